@@ -76,6 +76,14 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
         config.stash.setdefault(left_out, Counter()).update(filter(None, marks))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the PostgreSQL server is slow; the other marks are at the tests."""
+    for item in items:
+        if "postgres" in {group.args[0] for group in item.iter_markers("xdist_group")}:
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """What the collection made stays: no need to look through it in each garbage collection."""
     gc.freeze()

@@ -118,6 +118,7 @@ def test_four_colours_of_ink_can_be_scaled() -> None:
     assert looked_at(scale_image(raw, "a", ROOMY).image.data).mode == "RGB"
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_decoded() -> None:
     raw = picture(20_000, 20_000, mode="1")
     with pytest.raises(UsageError, match=r"bomb\.png is too large: 20,000x20,000 pixels"):

@@ -11,6 +11,8 @@ import pytest
 
 import crushpy
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(crushpy.__file__).parent
 
 

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 import crushpy
+
+pytestmark = pytest.mark.nightly
 
 SMALL, LARGE = 200, 2_000
 SUSPECT_SECONDS = 0.002

@@ -5,8 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import crushpy
 from crushpy.sdk import PUBLIC_NAMES
+
+pytestmark = pytest.mark.slow
 
 PACKAGE = Path(crushpy.__file__).parent
 

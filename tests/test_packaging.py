@@ -68,6 +68,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return only(folder, "*.whl")
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_the_code_the_templates_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -86,6 +87,7 @@ def test_a_wheel_holds_the_code_the_templates_and_nothing_else(wheel: Path) -> N
     assert "crushpy = crushpy.cli:main" in entry_points
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_finds_its_templates_and_works(
     wheel: Path, tmp_path: Path, workspace: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_an_editable_install_uses_the_checkouts_templates(tmp_path: Path) -> Non
     assert (Path(folder), int(count)) == (ROOT / "templates", len(TEMPLATES))
 
 
+@pytest.mark.slow
 def test_a_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     code = f"from hatchling.build import build_sdist; print(build_sdist({str(tmp_path)!r}))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)

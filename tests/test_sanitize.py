@@ -83,6 +83,7 @@ def test_tricks_are_taken_out_or_made_visible(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @settings(max_examples=500)
 def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text: str) -> None:
@@ -130,6 +131,7 @@ def test_one_line_has_no_line_breaks() -> None:
     assert one_line("\n") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "piece", ["\x1b]0;", "\x1b[", "\x1b[0", "\x9d", "\x1bP" + "x" * 50, "\u202e", "\u200d", "\r"]

@@ -4,11 +4,14 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
+@pytest.mark.slow
 def test_every_test_that_is_named_is_there() -> None:
     named = NAMED.findall(PAGE)
     assert len(named) > 50

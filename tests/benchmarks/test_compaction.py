@@ -12,6 +12,8 @@ from support.selection import ALL
 from benchmarks.compaction import against, drive, measure, scenario, summarisers
 from benchmarks.compaction.__main__ import QUICK, SHORT
 
+pytestmark = pytest.mark.slow
+
 WINDOW = 200_000
 
 
@@ -47,6 +49,7 @@ async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
         assert all(share.value == 1 for share in generation.values()), generation
 
 
+@pytest.mark.nightly
 async def test_what_does_not_fit_is_found_by_one_recall() -> None:
     sizes = scenario.Sizes(generations=2, paths=600, failing=160, todos=30, requests=12, looks=0, batch=25)
     beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW)

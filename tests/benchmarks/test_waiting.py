@@ -1,6 +1,10 @@
 """The benchmark of waiting (`python -m benchmarks.compaction.waiting`), on a small window and quick."""
 
+import pytest
+
 from benchmarks.compaction.waiting import measure_waits
+
+pytestmark = pytest.mark.slow
 
 
 async def test_what_is_prepared_is_used_and_nothing_is_prepared_twice() -> None:

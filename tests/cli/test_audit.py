@@ -14,6 +14,8 @@ from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from support.command import Cli
 from support.headless import Run, Start
 
+pytestmark = pytest.mark.slow
+
 LOOK = Call("ls", {}, id="c1")
 TOUCH = Call("bash", {"command": "touch made && frobnicate sk-abcdefghij0123456789ABCD"}, id="c2")
 WRITE = Call("write", {"file_path": "a.txt", "content": "alpha\n"}, id="c3")

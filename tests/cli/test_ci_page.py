@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from scripted_llm.server import ScriptedLLM
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
 
 

@@ -13,6 +13,8 @@ from support.command import Cli
 from support.e2e_terminal import Terminal
 from support.keyrings import kept
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz-0123456789"
 Env = dict[str, str]
 

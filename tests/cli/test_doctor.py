@@ -160,6 +160,7 @@ def test_servers_on_this_machine_are_offered(doctor: Doctor, llm: ScriptedLLM) -
     assert llm.requests == []
 
 
+@pytest.mark.slow
 def test_the_database_is_checked_and_counted(doctor: Doctor, cli: Cli, home: Path) -> None:
     assert cli("run", "look around").returncode == 0
     assert "1 conversation," in doctor().find("sound")["text"]

@@ -323,6 +323,7 @@ def test_a_database_in_use_is_read_from_a_copy(cli: Cli, user_home: Path, home: 
     assert told["title"] == "Only in the log"
 
 
+@pytest.mark.slow
 def test_until_its_first_reply_here_an_imported_session_is_measured_by_our_own_counter(
     cli: Cli, run: Run, llm: ScriptedLLM, llm_env: dict[str, str], user_home: Path
 ) -> None:

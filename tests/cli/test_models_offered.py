@@ -139,6 +139,7 @@ def test_ollamas_tags_are_read(rows: Callable[..., Rows], lister: ListServer, ho
     assert (row["ready"], row["input_cost"]) == (True, 0.0)
 
 
+@pytest.mark.slow
 def test_a_list_is_kept_for_a_while_and_refreshed_on_demand(
     cli: Cli, rows: Callable[..., Rows], lister: ListServer, home: Path
 ) -> None:
@@ -201,6 +202,7 @@ def test_an_odd_list_is_no_trouble(cli: Cli, lister: ListServer, answer: Any) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_key_in_the_keyring_lists_the_models_of_its_provider(
     cli: Cli, keyring_env: dict[str, str], lister: ListServer
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_reply_that_is_cut_is_tried_again(ask: Ask, ollama: OllamaServer) -> N
     assert (done.result["text"], len(done.of("retry"))) == ("It is done.", 1)
 
 
+@pytest.mark.slow
 def test_a_prompt_that_does_not_fit_is_an_overflow(ask: Ask, ollama: OllamaServer) -> None:
     ollama.replies = [(400, "the input length exceeds the context length")] * 9
     done = ask("go")

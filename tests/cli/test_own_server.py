@@ -11,6 +11,8 @@ import pytest
 from scripted_llm.server import ScriptedLLM
 from support.list_server import ListServer
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -146,6 +146,7 @@ def test_a_database_that_is_only_to_be_read_is_read(home: Path, session: str, wo
     assert "zebra" in done.stdout or "lion" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_file_made_read_only_stays_so_and_can_be_written_to_once_it_may(home: Path, session: str) -> None:
     file = home / "crushpy.db"
     file.chmod(0o444)

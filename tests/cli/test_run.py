@@ -144,6 +144,7 @@ def test_flags_that_make_no_sense_exit_2(run: Run, args: list[str]) -> None:
 # --- going on --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_continue_goes_on_with_the_latest_conversation_of_the_folder(
     run: Run, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_continue_goes_on_with_the_latest_conversation_of_the_folder(
     assert run("-c", "and on").result["session_id"] == newer
 
 
+@pytest.mark.slow
 def test_session_goes_on_with_the_one_named_by_the_beginning_of_its_id(run: Run, llm: ScriptedLLM) -> None:
     llm.always("ok")
     first = run("my name is Ada").result["session_id"]
@@ -179,6 +181,7 @@ def llm_usage(done: Done) -> int:
 # --- permissions -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_permission_that_nobody_can_give_exits_3_and_names_the_rule_that_would(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -255,6 +258,7 @@ def test_cwd_is_where_it_works_and_what_instructions_it_reads(
     assert f"Working directory: {project / 'part'}" in system
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_deleted_exits_2_with_the_way_out(
     in_shell: InShell, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -270,6 +274,7 @@ def test_a_folder_that_was_deleted_exits_2_with_the_way_out(
     assert in_shell(command, cwd=gone).code == 0
 
 
+@pytest.mark.slow
 def test_without_any_home_it_exits_2_and_says_what_to_set(
     in_shell: InShell, llm: ScriptedLLM, workspace: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run
+
+pytestmark = pytest.mark.slow
 
 
 def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm: ScriptedLLM) -> None:

@@ -15,6 +15,8 @@ from support.headless import MODEL, Run, Start, until
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths
 
+pytestmark = pytest.mark.slow
+
 
 def kinds(lines: list[dict[str, Any]]) -> list[str]:
     return [line["type"] for line in lines if line["type"] in ("session", "boundary", "result")]

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from scripted_llm import Reply, ScriptedLLM
 from support.headless import MODEL, Run
 
 from crushpy.core.messages import Usage
+
+pytestmark = pytest.mark.slow
 
 FIGURES = "System prompt and tools alone take"
 

@@ -14,6 +14,8 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import Done, Run, Start, until
 
+pytestmark = pytest.mark.slow
+
 WAIT = "touch began; until [ -e go ]; do sleep 0.01; done; echo walrus"
 
 

@@ -13,6 +13,8 @@ from scripted_llm import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, R
 from support.headless import Done, Run, until
 from support.process_state import marked
 
+pytestmark = pytest.mark.slow
+
 # --- the provider ----------------------------------------------------------------------------------------
 
 

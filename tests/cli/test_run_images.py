@@ -13,6 +13,8 @@ from support.command import Cli
 from support.headless import MODEL, Run
 from support.pictures import looked_at, photo, picture
 
+pytestmark = pytest.mark.slow
+
 BLIND = "openai/gpt-3.5-turbo"
 """The catalog knows it, and that it cannot look at pictures."""
 

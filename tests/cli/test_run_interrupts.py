@@ -20,6 +20,8 @@ from support.process_state import seen_from_here
 from crushpy.core.messages import Message
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 4
 SLEEPER = "echo $$ > started; exec sleep 300; touch finished"
 

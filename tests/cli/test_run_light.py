@@ -13,6 +13,8 @@ from support.headless import MODEL, InShell, Run, Start
 
 from crushpy.llm import tokens
 
+pytestmark = pytest.mark.slow
+
 NEVER = {
     *("litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich", "keyring"),
     *("sqlmodel", "sqlalchemy", "pydantic"),

@@ -8,6 +8,8 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import Run
 
+pytestmark = pytest.mark.slow
+
 WRITE = Call("write", {"file_path": "made.txt", "content": "made\n"})
 TOLD = "Plan mode is on"
 OVER = "Plan mode is over"

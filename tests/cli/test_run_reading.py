@@ -9,6 +9,8 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import Run
 
+pytestmark = pytest.mark.slow
+
 GIT = shutil.which("git")
 
 

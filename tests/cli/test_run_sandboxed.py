@@ -60,6 +60,7 @@ def test_the_network_is_refused_by_name_with_the_ways_to_grant_it(run: Run, llm:
     assert done.code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GIT is None, reason="git is not installed")
 def test_git_changes_its_repository_only_where_a_rule_lets_it(
     run: Run, llm: ScriptedLLM, workspace: Path

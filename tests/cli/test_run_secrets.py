@@ -1,8 +1,11 @@
 """What commands of the agent learn about our secrets: nothing."""
 
+import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.headless import Run
+
+pytestmark = pytest.mark.slow
 
 SECRETS = {
     "OPENAI_API_KEY": "the-very-key",

@@ -9,6 +9,8 @@ import pytest
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from support.headless import InShell, Run, Start
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_piped_in_is_appended_to_the_prompt(run: Run, llm: ScriptedLLM) -> None:
     llm.always("ok")

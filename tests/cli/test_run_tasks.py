@@ -39,6 +39,7 @@ def tools(request: Any) -> set[str]:
     return {tool["function"]["name"] for tool in request.body.get("tools", [])}
 
 
+@pytest.mark.slow
 @both_databases
 def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
     run: Run, llm: ScriptedLLM, workspace: Path, cli: Cli
@@ -67,6 +68,7 @@ def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
     assert cli("sessions", "show", root).stdout.count("--- crushpy") == 3, "notes are not the user's words"
 
 
+@pytest.mark.slow
 def test_a_task_receives_reports_as_it_asks_and_each_is_summarised_once(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_task_receives_reports_as_it_asks_and_each_is_summarised_once(
     assert "Two." in whole and "Three." in again and "Four." in as_it_comes
 
 
+@pytest.mark.slow
 def test_a_report_that_no_task_receives_is_not_summarised(
     run: Run, llm: ScriptedLLM, workspace: Path, cli: Cli
 ) -> None:
@@ -104,6 +107,7 @@ def test_a_report_that_no_task_receives_is_not_summarised(
     assert LONG.strip()[:200] in cli("sessions", "show", done.result["root_id"]).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shared", "sender", "receiver", "short"),
     [
@@ -132,6 +136,7 @@ def test_a_tasks_own_words_count_before_the_lists_and_the_receivers_before_the_s
     assert ("It is in src/parse.py." in told, LONG.strip() in told) == (short, not short)
 
 
+@pytest.mark.slow
 @both_databases
 def test_the_conversation_can_go_on_and_knows_the_reports(
     run: Run, llm: ScriptedLLM, workspace: Path
@@ -146,6 +151,7 @@ def test_the_conversation_can_go_on_and_knows_the_reports(
     assert "sub-agent" not in llm.requests[-1].body["messages"][0]["content"]
 
 
+@pytest.mark.slow
 @both_databases
 def test_a_task_that_fails_stops_those_that_need_it_and_nobody_else(
     run: Run, llm: ScriptedLLM, workspace: Path
@@ -183,6 +189,7 @@ def test_a_limit_holds_for_the_whole_list(run: Run, llm: ScriptedLLM, workspace:
     assert len(llm.requests) == 2
 
 
+@pytest.mark.slow
 def test_a_permission_that_was_needed_shows_in_the_exit_code(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -246,6 +253,7 @@ def test_a_list_that_cannot_be_used_is_explained(
     assert not llm.requests
 
 
+@pytest.mark.slow
 def test_a_list_can_be_piped_in(run: Run, llm: ScriptedLLM) -> None:
     llm.script("1.", "2.")
     done = run("--tasks", "-", stdin="- one\n- two\n")
@@ -260,6 +268,7 @@ def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspa
         assert done.code == 2 and "--tasks cannot be combined with" in done.result["error"]
 
 
+@pytest.mark.slow
 def test_a_report_without_end_is_handed_on_by_its_head_and_tail(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -15,6 +15,8 @@ from support.task_model import TaskModel, writes
 
 from crushpy.core.messages import Usage
 
+pytestmark = pytest.mark.slow
+
 
 def listed(workspace: Path, *tasks: Any) -> str:
     (workspace / "list.json").write_text(json.dumps(tasks))

@@ -13,6 +13,8 @@ from support.task_model import TaskModel, runs, writes
 
 from crushpy.sandbox.finding import find_sandbox
 
+pytestmark = pytest.mark.slow
+
 
 def git(folder: Path, *words: str) -> str:
     return subprocess.run(

@@ -10,6 +10,8 @@ from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run, Start, is_alive
 
+pytestmark = pytest.mark.slow
+
 LONG = "a line of the file\n" * 400
 LOOK = Call("view", {"file_path": "long.py"})
 

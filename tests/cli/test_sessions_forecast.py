@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripted_llm import Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
 
 from crushpy.core.messages import Usage
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_forecast_of_a_conversation_with_prices(

@@ -29,6 +29,8 @@ from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
 HOSTILE = "</script><script>alert(1)</script><!--<script><img src=x onerror=alert(2)>\x1b]52;c;eA==\x07\u202e"
 FIXED = "default-src 'none'; base-uri 'none'; form-action 'none'"

@@ -8,6 +8,8 @@ from scripted_llm import ScriptedLLM, Stall
 from support.command import Cli
 from support.headless import Run, Start, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def session(run: Run, llm: ScriptedLLM) -> str:

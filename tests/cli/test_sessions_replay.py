@@ -21,6 +21,8 @@ from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 Fill = Callable[[Callable[[Store], Awaitable[Any]]], Any]
 SETTINGS = '[models."openai/one"]\ncontext_window = 20000\ninput_cost = 2.0\noutput_cost = 10.0\n'
 WORDS = "some words of a long file that was read\n" * 60

@@ -13,6 +13,8 @@ from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def shell(run: Run, llm: ScriptedLLM) -> Callable[..., str]:

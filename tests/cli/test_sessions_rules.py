@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from scripted_llm import ScriptedLLM
 from support.command import Cli
 from support.headless import Run
+
+pytestmark = pytest.mark.slow
 
 RULE = "Never push to main."
 

@@ -79,6 +79,7 @@ def test_tokens_and_money_are_told_by_day_model_project_and_conversation(
     assert "█" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("priced")
 def test_days_leaves_out_what_lies_before(run: Run, cli: Cli, llm: ScriptedLLM, home: Path) -> None:
     llm.script(Reply("One.", usage=Usage(13_000, 100)), Reply("Two.", usage=Usage(1_000, 10)))

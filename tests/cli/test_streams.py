@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from support.headless import InShell
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ["models", "doctor", "config list --all", "template show", "sessions list", "--help"]
 
 

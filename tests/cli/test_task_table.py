@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -9,6 +10,8 @@ from rich.cells import cell_len
 from crushpy.cli.printers import table_lines
 from crushpy.core.events import ListedTaskChanged
 from crushpy.engine.agents.task_spec import TaskState
+
+pytestmark = pytest.mark.slow
 
 
 def a_task(number: int, state: str, line: str = "", name: str = "") -> ListedTaskChanged:

@@ -10,6 +10,8 @@ from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from support.command import Cli
 from support.headless import Run, Start, until
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (
     "echo new > a.txt; rm b.txt; mv folder moved; chmod +x run.sh; mkdir made; touch made/ready; sleep 100"
 )

@@ -14,6 +14,8 @@ from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from support.command import Cli
 from support.headless import Run, Start, until
 
+pytestmark = pytest.mark.slow
+
 Mount = Callable[[Path, int], None]
 
 

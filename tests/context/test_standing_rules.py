@@ -240,6 +240,7 @@ def test_none_is_left_out_silently() -> None:
     assert carry_rules(many[:1], 300, tokens, dropped=3).left_out == 3
 
 
+@pytest.mark.slow
 def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
     prompt = "\n".join(f"From now on never use port {n} for gateway {n}." for n in range(10_000, 20_000))
     found = FactReader("/work", (), lambda: PHRASES).extract_all(said(prompt, "Always use it. Never use it."))

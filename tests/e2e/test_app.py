@@ -12,6 +12,8 @@ from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.e2e_terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 ENTER, ESCAPE, CTRL_C, CTRL_P = "\r", "\x1b", "\x03", "\x10"
 READY = "test-model"
 """On the screen once the conversation is open."""

@@ -6,6 +6,8 @@ import pytest
 from scripted_llm.server import ScriptedLLM
 from support.e2e_terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 TAB, UP, DOWN, ESCAPE = "\t", "\x1b[A", "\x1b[B", "\x1b"
 
 

@@ -12,6 +12,8 @@ from support.e2e_terminal import Terminal
 
 from crushpy.core.paths import Paths
 
+pytestmark = pytest.mark.slow
+
 Launch = Callable[..., Terminal]
 HINT = "Ask anything."
 GATE = """

@@ -11,6 +11,8 @@ from support.e2e_terminal import Terminal
 from support.headless import until
 from support.process_state import marked
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mode", ["on", "off"])
 def test_a_killed_app_leaves_no_process(launch: Callable[..., Terminal], llm: ScriptedLLM, mode: str) -> None:

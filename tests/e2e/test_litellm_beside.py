@@ -11,6 +11,8 @@ from support.headless import until
 from support.litellm_stand_in import STAND_IN, plant
 from support.process_state import alive
 
+pytestmark = pytest.mark.slow
+
 CTRL_C = "\x03"
 
 

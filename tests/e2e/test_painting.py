@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.e2e_terminal import Terminal
+
+pytestmark = pytest.mark.slow
 
 ESCAPE, CTRL_P = "\x1b", "\x10"
 TEXT = "".join(

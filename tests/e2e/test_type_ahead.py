@@ -23,6 +23,7 @@ def _watch(terminal: Terminal, seconds: float) -> None:
         terminal._read(left)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("milliseconds", some([0, 50, 100, 150, 200, 300, 400, 600], every=2))
 def test_at_any_moment(launch: Callable[..., Terminal], milliseconds: int) -> None:

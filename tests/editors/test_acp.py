@@ -10,6 +10,8 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.acp_client import AcpClient, Connect
 
+pytestmark = pytest.mark.slow
+
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_stand_in.py"
 COMPACTION = {"session": {"compaction": {}}}
 WRITE = Reply(calls=[Call("write", {"file_path": "a.txt", "content": "hello"})])

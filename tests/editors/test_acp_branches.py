@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from scripted_llm.replies import Call, Fail, Reply
 from scripted_llm.server import ScriptedLLM
 from support.acp_client import AcpClient, Connect
+
+pytestmark = pytest.mark.slow
 
 BACK = Reply(calls=[Call("return_to_parent", {"result": "the cause is in a.py"})])
 

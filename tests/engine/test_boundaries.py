@@ -173,6 +173,7 @@ async def test_the_evidence_is_built_from_what_really_happened(
     assert talk.conversation.info.todos[0].text == "write the tests"
 
 
+@pytest.mark.slow
 async def test_the_first_answer_is_kept_at_generation_30(talks: Talks, llm: ScriptedLLM) -> None:
     looked = Reply("I look around first.", calls=[Call("ls", {})])
     secret = "sk-ant-api03-" + "a1B2c3D4" * 8
@@ -521,6 +522,7 @@ async def test_a_boundary_reads_no_message_of_the_sessions_before(
     assert 0 < carried <= facts
 
 
+@pytest.mark.slow
 async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: ScriptedLLM) -> None:
     notes = " ".join(f"word{number}" for number in range(80))
     steps = iter(range(40))
@@ -931,6 +933,7 @@ async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talk
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_second_writer_is_told_who_holds_the_session_and_the_way_out(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -258,6 +258,7 @@ async def test_a_provider_that_overflows_from_the_boundary_on_gets_two_summaries
     assert len(summaries(llm)) == 2
 
 
+@pytest.mark.slow
 async def test_the_evidence_alone_is_the_same_for_the_same_history(talks: Talks, llm: ScriptedLLM) -> None:
     seeds: list[str] = []
     for _ in range(2):
@@ -306,6 +307,7 @@ async def test_without_any_usage_the_boundary_comes_by_our_own_estimate(
     assert talk.of(BoundaryCommitted) and all(b.tokens_before >= 12_000 for b in talk.of(BoundaryCommitted))
 
 
+@pytest.mark.slow
 async def test_a_doubled_usage_makes_boundaries_come_early_but_never_without_end(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

@@ -17,7 +17,7 @@ from crushpy.core.paths import Paths
 from crushpy.engine.session.session import load_session
 from crushpy.storage.store import Store
 
-pytestmark = pytest.mark.sampled
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
 STARTS = ("_turn", "compact", "_undo", "uncancellable")

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 MODEL = "lab/claude-opus-5-5"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.sampled,
 ]

@@ -200,6 +200,7 @@ async def test_only_the_first_of_fifty_branches_counts(talks: Talks, llm: Script
     assert "one" in found["bash"][0] and "three" not in json.dumps(llm.requests[-1].body["messages"][1:])
 
 
+@pytest.mark.slow
 async def test_a_result_of_a_megabyte_is_cut_and_can_be_recalled(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[branch()]),
@@ -275,6 +276,7 @@ async def test_a_boundary_inside_continues_the_branch(talks: Talks, llm: Scripte
     assert returned.report.calls == 3
 
 
+@pytest.mark.slow
 async def test_a_limit_in_a_branch_ends_the_turn_in_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: Reply("Step.", calls=[branch() if len(body["messages"]) < 5 else bash()]))
     talk = await talks(flags=LLM, yolo=True, max_steps=3)
@@ -284,6 +286,7 @@ async def test_a_limit_in_a_branch_ends_the_turn_in_the_parent(talks: Talks, llm
     assert last is not None and "limit" in last.text and "Step." in last.text
 
 
+@pytest.mark.slow
 async def test_what_the_user_said_in_a_branch_reaches_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[branch()]), Stall(Reply(calls=[bash()]), after=1), Reply(calls=[back()]), Reply("Done.")
@@ -300,6 +303,7 @@ async def test_what_the_user_said_in_a_branch_reaches_the_parent(talks: Talks, l
     assert [rule.text for rule in (await talk.conversation.rules.listed()).valid] == ["Never touch setup.py."]
 
 
+@pytest.mark.slow
 async def test_the_facts_of_a_branch_are_carried_over_a_later_boundary(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -319,6 +323,7 @@ async def test_the_facts_of_a_branch_are_carried_over_a_later_boundary(
     assert planned is not None and "made_inside.py" in str(planned.views)
 
 
+@pytest.mark.slow
 async def test_undoing_a_return_makes_the_branch_the_place_to_continue(
     talks: Talks, llm: ScriptedLLM, home: Path
 ) -> None:
@@ -376,6 +381,7 @@ async def test_auto_offers_neither_tool_and_refuses_a_stale_call(talks: Talks, l
     assert result.is_error and "auto" in result.text
 
 
+@pytest.mark.slow
 async def test_the_tools_are_the_same_inside_and_outside(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[branch()]), Reply(calls=[back()]), Reply("Ok."))
     talk = await talks(flags=LLM, yolo=True)
@@ -386,6 +392,7 @@ async def test_the_tools_are_the_same_inside_and_outside(talks: Talks, llm: Scri
     assert names[-3:] == ["branch", "return_to_parent", "new_session"]
 
 
+@pytest.mark.slow
 async def test_todos_and_the_model_of_a_branch_stay(talks: Talks, llm: ScriptedLLM) -> None:
     todos = Call("todos", {"todos": [{"text": "write tests", "status": "pending"}]})
     llm.script(Reply(calls=[branch()]), Reply(calls=[todos]), Reply(calls=[back()]), Reply("Ok."))
@@ -394,6 +401,7 @@ async def test_todos_and_the_model_of_a_branch_stay(talks: Talks, llm: ScriptedL
     assert [todo.text for todo in talk.conversation.info.todos] == ["write tests"]
 
 
+@pytest.mark.slow
 async def test_the_gauge_is_that_of_the_parent_after_a_return(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[branch()], usage=Usage(2_000, 20)),
@@ -407,6 +415,7 @@ async def test_the_gauge_is_that_of_the_parent_after_a_return(talks: Talks, llm:
     assert talk.conversation.context.budget().used == 2_110
 
 
+@pytest.mark.slow
 async def test_a_killed_branch_is_continued_by_the_next_process(talks: Talks, llm: ScriptedLLM) -> None:
     """A network error leaves it open, as a kill does."""
     llm.script(Reply(calls=[branch("a")]), Reply(calls=[branch("b")]), Reply(calls=[branch("c")]), Fail(401))
@@ -426,6 +435,7 @@ async def test_a_killed_branch_is_continued_by_the_next_process(talks: Talks, ll
     assert results(llm.requests[-1].body)["branch"] == ["a done"]
 
 
+@pytest.mark.slow
 async def test_a_fork_inside_a_branch_returns_to_a_copy_of_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[branch()]), Reply(calls=[back("one")]), Reply("Done."))
     talk = await talks(flags=LLM, yolo=True)

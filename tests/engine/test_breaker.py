@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+import pytest
 from scripted_llm import Reply, ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted, Notice
 from crushpy.core.messages import Usage
+
+pytestmark = pytest.mark.slow
 
 SMALL: dict[str, object] = {f'models."{MODEL}".context_window': 10_000}
 

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 from scripted_llm import Reply, ScriptedLLM, Stall
 from support.headless import Run, Start, llm_env, run, start
 from support.talk import Talks, talks
@@ -53,6 +54,7 @@ async def test_a_kill_in_mid_stream_keeps_what_was_shown_marked_as_cut(
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_reply_that_is_stored_leaves_no_draft(run: Run, llm: ScriptedLLM, home: Path) -> None:
     llm.script(Reply("slowly now", chunk=2, delay=0.15))
     done = run("go")

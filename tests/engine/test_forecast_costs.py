@@ -10,6 +10,8 @@ from support.talk import MODEL, Talks
 from crushpy.core.events import BoundaryCommitted
 from crushpy.core.messages import Usage
 
+pytestmark = pytest.mark.slow
+
 INPUT, OUTPUT = 0.1, 0.5
 FLAGS = {
     f'models."{MODEL}".context_window': 200_000,

@@ -63,6 +63,7 @@ def hostile(workspace: Path, tmp_path: Path) -> Path:
     return canaries
 
 
+@pytest.mark.slow
 def test_a_compaction_asks_git_and_runs_nothing_of_the_repository(
     run: Run, llm: ScriptedLLM, hostile: Path
 ) -> None:

@@ -29,6 +29,7 @@ LARGE = "a line of a long answer\n" * 50_000
 """Two of them are more than an import holds before it writes."""
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.sampled,
 ]

@@ -15,6 +15,8 @@ from support.headless import Run
 
 from crushpy.sandbox.finding import find_sandbox
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the-key-of-the-owner"
 BEGIN, END = "ORDERS-BEGIN", "ORDERS-END"
 HOOK = "#!/bin/sh\ntouch ran\n"

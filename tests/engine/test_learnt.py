@@ -15,6 +15,8 @@ from crushpy.core.events import Notice
 from crushpy.core.messages import Usage
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio
 
+pytestmark = pytest.mark.slow
+
 LLM = ("--compaction", "llm")
 UNKNOWN = "is unknown"
 

@@ -151,6 +151,7 @@ async def test_an_undone_session_waits_for_its_threshold(talks: Talks, llm: Scri
     assert not states(talk)
 
 
+@pytest.mark.slow
 async def test_under_llm_the_status_names_the_moment_and_nothing_else_happens(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

@@ -220,6 +220,7 @@ def proposing(*texts: str) -> Reply:
 LLM = {"compaction.method": "llm"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "pinned"), [("once", [RULE, "Ask first."]), ("deny", [])])
 async def test_what_the_agent_proposes_counts_once_the_user_accepts(
     talks: Talks, llm: ScriptedLLM, answer: Any, pinned: list[str]

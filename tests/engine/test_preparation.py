@@ -26,6 +26,8 @@ from crushpy.core.paths import Paths
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 WINDOW = {
     f'models."{MODEL}".context_window': 10_000,
     f'models."{MODEL}".input_cost': 100.0,

@@ -27,6 +27,7 @@ FLAGS: dict[str, object] = {
 }
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.sampled,
 ]
@@ -70,7 +71,7 @@ async def test_killed_at_any_step_of_a_preparation_and_its_crossing_another_proc
     assert await talk.ask("Look round") == "done"
     await talk.close()
     copies, whole = killed_at_every(
-        HERE / "preparation_killer.py", home, str(thinned(1, 3)), json.dumps(FLAGS)
+        HERE / "preparation_killer.py", home, str(thinned(1, 6)), json.dumps(FLAGS)
     )
     assert stored(whole) == (1, 1, True)
     found = [stored(copy) for copy in copies]

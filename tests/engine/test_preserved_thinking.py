@@ -59,6 +59,7 @@ def assert_thinking_survives(claude: BindingClaude) -> None:
             assert len(thoughts(body)) == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["llm", "auto"])
 async def test_every_request_carries_all_thinking_of_its_session(
     method: str, talks: Talks, llm: ScriptedLLM
@@ -73,6 +74,7 @@ async def test_every_request_carries_all_thinking_of_its_session(
     assert [len(visible_statuses(body)) for body in claude.answered] == [expected] * 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["llm", "auto"])
 async def test_thinking_is_lost_once_at_a_boundary(method: str, talks: Talks, llm: ScriptedLLM) -> None:
     def reply(claude: BindingClaude, body: Body) -> Reply:
@@ -118,6 +120,7 @@ async def test_undo_says_which_thoughts_are_left_behind_and_the_parents_are_vali
     assert claude.refusals == [] and len(thoughts(claude.answered[-1])) == 3
 
 
+@pytest.mark.slow
 async def test_statuses_are_sent_again_unchanged_after_a_restart(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -133,6 +136,7 @@ async def test_statuses_are_sent_again_unchanged_after_a_restart(
     assert len(claude.answered) == 4
 
 
+@pytest.mark.slow
 async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thinking(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
@@ -148,6 +152,7 @@ async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thi
     assert len(visible_statuses(claude.answered[-1])) == 1
 
 
+@pytest.mark.slow
 async def test_an_edit_says_which_thoughts_it_costs_and_they_are_left_out(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
@@ -167,6 +172,7 @@ async def test_an_edit_says_which_thoughts_it_costs_and_they_are_left_out(
     assert inspection.rows[-1].thoughts_lost == 1
 
 
+@pytest.mark.slow
 async def test_a_server_without_such_messages_gets_the_status_as_before(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
@@ -181,6 +187,7 @@ async def test_a_server_without_such_messages_gets_the_status_as_before(
     assert thoughts(claude.answered[-1]), "the server drops what does not fit"
 
 
+@pytest.mark.slow
 async def test_a_server_that_no_longer_accepts_such_messages_gets_none(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
@@ -244,6 +251,7 @@ def test_which_models_bind_their_thinking(model: str, binds: bool) -> None:
     assert binds_thinking(model) is binds
 
 
+@pytest.mark.slow
 async def test_a_branch_keeps_all_thinking_and_drops_its_own_when_it_returns(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
@@ -257,6 +265,7 @@ async def test_a_branch_keeps_all_thinking_and_drops_its_own_when_it_returns(
     assert [event.report.thoughts for event in talk.of(BranchReturned)] == [2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["llm", "auto"])
 async def test_the_tools_of_llm_come_and_go_together_inside_a_branch(
     first: str, talks: Talks, llm: ScriptedLLM

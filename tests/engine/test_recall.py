@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripted_llm.replies import Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
@@ -57,6 +58,7 @@ async def test_what_a_cut_took_out_of_view_is_found(talks: Talks, llm: ScriptedL
     assert "the hidden needle" in await asked(talk, llm, query="hidden needle")
 
 
+@pytest.mark.slow
 async def test_answers_are_bounded_and_say_how_to_go_on(talks: Talks, llm: ScriptedLLM) -> None:
     steps = [Reply(f"walrus {number} " + "tusk " * 3_000) for number in range(12)]
     llm.script(*steps)
@@ -71,6 +73,7 @@ async def test_answers_are_bounded_and_say_how_to_go_on(talks: Talks, llm: Scrip
     assert "tusk tusk" in whole and len(whole) <= MAX_CHARS + 200
 
 
+@pytest.mark.slow
 async def test_odd_questions_get_an_answer_and_not_an_error_of_ours(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await left_behind(talks, llm)
     for query in ('""', '" "', "((", "AND OR NOT", "%", "x" * 5_000, "zebra"):

@@ -18,6 +18,8 @@ from crushpy.llm.tokens import Counter
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 MODEL = "lab/test-model"
 WINDOW = 24_000
 CODE = "return value * 17 + sum(range(limit)) if value else None  # the usual way\n"

@@ -49,6 +49,7 @@ def test_too_many_calls_fill_a_reply() -> None:
     assert meter.full
 
 
+@pytest.mark.slow
 async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, home: Path) -> None:
     text = LINE * (2 * MAX_REPLY_BYTES // len(LINE.encode()))
     llm.script(Reply(text, chunk=50_000))
@@ -66,6 +67,7 @@ async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, 
     assert (stored.text, stored.finish) == (done.result["text"], "length")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complete_calls", [0, 1])
 def test_no_call_of_a_truncated_reply_runs(
     run: Run, llm: ScriptedLLM, workspace: Path, complete_calls: int, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,8 @@ from crushpy.core.errors import UsageError
 from crushpy.engine.rewind.rewinder import Rewinder
 from crushpy.undo.states import FileState
 
+pytestmark = pytest.mark.slow
+
 KILLER = Path(__file__).with_name("rewind_killer.py")
 
 

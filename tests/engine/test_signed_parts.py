@@ -13,6 +13,8 @@ from support.talk import Talk, Talks
 from crushpy.core.events import BoundaryCommitted, Notice
 from crushpy.llm.gemini.request import UNSIGNED
 
+pytestmark = pytest.mark.slow
+
 TURNS = 12
 Part = tuple[str, Any]
 """What was sent back: a signature, and what it belongs to."""

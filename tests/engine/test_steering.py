@@ -11,6 +11,8 @@ from support.talk import Talk, Talks, talks
 
 from crushpy.core.events import PromptCommitted, PromptQueued, TaskProgress, ToolStarted, TurnEnded
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["talks"]
 
 

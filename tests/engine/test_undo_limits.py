@@ -3,11 +3,14 @@
 import random
 from pathlib import Path
 
+import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted, Notice
+
+pytestmark = pytest.mark.slow
 
 
 def bash(command: str) -> Reply:

@@ -12,6 +12,8 @@ from support.talk import Talk, Talks
 from crushpy.core.events import BoundaryCommitted, ReviewNeeded
 from crushpy.engine.compaction.draft import Verdict
 
+pytestmark = pytest.mark.slow
+
 MODEL = "lab/claude-opus-5-5"
 
 

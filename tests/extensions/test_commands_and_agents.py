@@ -18,6 +18,8 @@ from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 from crushpy.permissions.trust import add_trusted
 
+pytestmark = pytest.mark.slow
+
 
 def add_command(folder: Path, name: str, body: str, **fields: str) -> None:
     place = folder / "commands"

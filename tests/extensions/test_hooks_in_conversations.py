@@ -134,6 +134,7 @@ async def test_without_hooks_none_is_listed(talks: Talks) -> None:
     assert not talk.of(Notice)
 
 
+@pytest.mark.slow
 def test_their_code_is_loaded_only_if_there_are_any(run: Run, llm: ScriptedLLM, home: Path) -> None:
     for loaded in (False, True):
         llm.script("Done.")

@@ -14,6 +14,8 @@ from support.headless import Run, is_alive, until
 from crushpy.core.messages import Usage
 from crushpy.sandbox.finding import find_sandbox
 
+pytestmark = pytest.mark.slow
+
 needs_sandbox = pytest.mark.skipif(not find_sandbox("on").on, reason="a project's hooks need a sandbox")
 
 

@@ -24,7 +24,7 @@ PAIRS = [
     if ALL or number % 2 == (method == "llm")
 ]
 BOUNDARIES = 8 if ALL else 5
-pytestmark = pytest.mark.sampled
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 
 @pytest.fixture(autouse=True, scope="module")

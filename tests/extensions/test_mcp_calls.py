@@ -14,6 +14,8 @@ from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 
 

@@ -14,6 +14,8 @@ from support.talk import Talk, Talks
 from crushpy.core.events import BoundaryCommitted, ToolFinished
 from crushpy.extensions.mcp.mcp_process import McpProcess
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 TOOL = "mcp__many__tool_057"
 SEARCHING = {"anthropic": "lab/claude-sonnet-5-5", "responses": "lab/gpt-5.4"}

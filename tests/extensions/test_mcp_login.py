@@ -25,6 +25,8 @@ from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import McpReport, ServerSpec
 from crushpy.settings.schema import McpOAuth
 
+pytestmark = pytest.mark.slow
+
 SUPPORT = Path(__file__).parents[1] / "support"
 
 

@@ -15,6 +15,8 @@ from support.mcp_http_stand_in import HttpStandIn
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 REVISIONS = {"2025-11-25": "", "2026-07-28": "modern"}
 

@@ -11,6 +11,8 @@ from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
 
+pytestmark = pytest.mark.slow
+
 
 def view(*files: str) -> Reply:
     return Reply(calls=[Call("view", {"file_path": file}) for file in files])

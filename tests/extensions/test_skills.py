@@ -15,6 +15,8 @@ from support.headless import Run
 
 from crushpy.sandbox.finding import find_sandbox
 
+pytestmark = pytest.mark.slow
+
 
 def add_skill(folder: Path, name: str, body: str = "", description: str = "") -> Path:
     """A skill in `folder`/skills."""

@@ -11,7 +11,7 @@ from support.fleet_workers import Fleet, children, git, listed, named, task_proc
 from support.headless import Run, Start, is_alive, until
 from support.task_model import asked, runs, writes
 
-pytestmark = pytest.mark.xdist_group("postgres")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("postgres")]
 ALLOW = ("--allow", "write", "--allow", "bash(cat)", "--allow", "bash(sleep)")
 
 

@@ -24,7 +24,7 @@ from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_d
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ToolSpec
 
-pytestmark = pytest.mark.xdist_group("litellm")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("litellm")]
 
 CLAUDE, GEMINI, OPENAI = "anthropic/claude-sonnet-4-5", "gemini/gemini-3-flash-preview", "openai/gpt-5"
 Said = tuple[Any, ...]

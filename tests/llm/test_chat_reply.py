@@ -123,6 +123,7 @@ def test_what_travels_with_a_call_is_kept():
     assert reader.feed(chunk(tool_calls=[given_call]))[0].opaque == {"extra_content": signature}
 
 
+@pytest.mark.slow
 @given(
     arguments=st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8)), min_size=1, max_size=3),
     data=st.data(),

@@ -53,6 +53,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:Deprecatio
 # --- replies
 
 
+@pytest.mark.slow
 @every_provider
 async def test_text_comes_in_pieces_as_it_is_sent(under, llm):
     llm.script(Stall(Reply(text="Hello, wörld ✓ 你好", chunk=3), after=2))

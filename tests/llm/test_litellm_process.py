@@ -211,6 +211,7 @@ async def test_a_litellm_that_cannot_be_loaded_says_why_and_is_not_tried_again(
 # --- when it ends
 
 
+@pytest.mark.slow
 async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
     stand_in: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

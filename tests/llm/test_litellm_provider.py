@@ -120,6 +120,7 @@ assert dict(os.environ) == before, "commands would inherit it"
 """
 
 
+@pytest.mark.slow
 def test_litellm_is_loaded_elsewhere_and_quiet_and_reads_no_env_file(llm, tmp_path):
     """The variable in the file goes before the one in the environment, where it is read at all."""
     llm.script("hello")

@@ -32,6 +32,7 @@ async def program(answer: bytes) -> AsyncIterator[int]:
         gone.set()
 
 
+@pytest.mark.slow
 async def test_the_servers_that_answer_are_found_with_their_models(
     llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,7 @@ async def test_an_address_in_the_settings_goes_before_the_environment(llm: Scrip
     assert await said(provider, "openai/test-model") == "hi"
 
 
+@pytest.mark.slow
 async def test_a_provider_of_ones_own_works_through_litellm_too(llm: ScriptedLLM) -> None:
     llm.always(Reply("hi"))
     settings = Settings(provider="litellm", providers={"lab": ProviderSettings(api_base=llm.api_base)})

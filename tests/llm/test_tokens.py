@@ -37,6 +37,7 @@ def counter() -> Counter:
     return counter
 
 
+@pytest.mark.slow
 def test_counts_are_exact_offline_once_the_vocabulary_is_loaded() -> None:
     done = run(
         """

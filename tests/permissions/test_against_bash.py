@@ -8,7 +8,11 @@ from support.selection import ALL
 
 from benchmarks.shell_fuzz import Bash, find_escape, fuzz, minimise
 
-pytestmark = [pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash"), pytest.mark.sampled]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash"),
+    pytest.mark.sampled,
+]
 
 
 @pytest.mark.parametrize("seed", range(2))

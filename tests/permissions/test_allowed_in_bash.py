@@ -15,6 +15,8 @@ from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
 
+pytestmark = pytest.mark.slow
+
 BASH = shutil.which("bash")
 RULES = RuleSet.from_strings(allow=("bash(show)", "write(out/**)"))
 HANDLER = """() {  printf '%s\\n' "$*" > "$RAN/$BASHPID"; }"""

@@ -97,6 +97,7 @@ async def test_nothing_is_left_in_a_home_that_had_none(
     assert list(Path.home().iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_home_as_workspace_gets_none_either(each_sandbox: Sandbox, scene: Path, home: Path) -> None:
     async with confined(Path.home(), home, sandbox=each_sandbox) as context:
         await bash(
@@ -105,6 +106,7 @@ async def test_a_home_as_workspace_gets_none_either(each_sandbox: Sandbox, scene
     assert not {".cargo", ".m2", ".npm", ".cache"} & {path.name for path in Path.home().iterdir()}
 
 
+@pytest.mark.slow
 async def test_npm_test_works_offline(each_sandbox: Sandbox, scene: Path, home: Path) -> None:
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

@@ -4,10 +4,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from confined import needs_sandbox
 from support.command import Cli
 
 from crushpy.sandbox.escape_checks import ESCAPES
+
+pytestmark = pytest.mark.slow
 
 
 def attempts() -> Counter[str]:

@@ -99,6 +99,7 @@ def test_one_that_does_not_work_here_says_its_own_reason(
     assert "user namespaces" in found.why_not
 
 
+@pytest.mark.slow
 def test_where_user_namespaces_are_forbidden_landlock_is_left(
     bundled: str, in_shell: InShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Runs a program for which the kernel has no Landlock."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seccomp is Linux's")
 def test_with_no_sandbox_at_all_the_first_question_about_a_command_says_why(
     start: Start, llm: ScriptedLLM, tmp_path: Path, workspace: Path

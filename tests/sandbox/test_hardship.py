@@ -23,7 +23,7 @@ from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.supervisor_handle import Supervisor
 
 __all__ = ["home_of_nobody"]
-pytestmark = needs_sandbox
+pytestmark = [pytest.mark.slow, needs_sandbox]
 
 
 async def test_two_conversations_in_one_workspace_share_it_and_nothing_else(tmp_path: Path) -> None:

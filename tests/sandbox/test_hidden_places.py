@@ -68,6 +68,7 @@ async def read_all(workspace: Path, user: Path, home: Path, sandbox: Sandbox) ->
     return (workspace / "out").read_text(errors="replace")
 
 
+@pytest.mark.slow
 def test_no_command_reads_any_of_them(readable: str) -> None:
     assert [name for name in IN_HOME if f"{SECRET} {name.replace('*', 'some')}\n" in readable] == []
 
@@ -183,6 +184,7 @@ async def test_a_setting_opens_a_hidden_place(
     assert "id_rsa is read" not in outcome.text
 
 
+@pytest.mark.slow
 def test_doctor_prints_the_list(cli: Cli) -> None:
     if not find_sandbox().on:
         pytest.skip(f"no sandbox here: {find_sandbox().why_not}")

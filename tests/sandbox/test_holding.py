@@ -96,6 +96,7 @@ async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobo
     assert "[a]" not in (workspace / ".git/config").read_text()
 
 
+@pytest.mark.slow
 async def test_a_worktree_and_a_subfolder_of_a_repository_are_protected_too(
     workspace: Path, home: Path
 ) -> None:
@@ -207,6 +208,7 @@ async def test_a_killed_keeper_is_told_and_the_next_command_has_a_new_one(
         assert (await bash(context, "echo on")).text == "on"
 
 
+@pytest.mark.slow
 async def test_time_outs_end_what_got_away_and_leave_others_alone(workspace: Path, home: Path) -> None:
     async with confined(workspace, home) as context:
         await bash(context, "sleep 60 & echo $! > kept")

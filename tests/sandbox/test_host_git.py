@@ -23,6 +23,7 @@ from crushpy.tools.shell.jobs import Jobs
 
 __all__ = ["home_of_nobody"]
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
     pytest.mark.timeout(300),
 ]
@@ -308,6 +309,7 @@ async def test_attributes_that_a_command_committed_or_staged_are_reported(
         await scene.jobs.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", some(KINDS, every=2, start=1))
 def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kind: str) -> None:

@@ -144,6 +144,7 @@ async def test_tls_that_names_another_server_is_ended_before_a_byte_goes_out(
         assert f"{host}:{found.port}" in said and (name or "it names none") in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -162,6 +163,7 @@ async def test_what_is_no_tls_is_ended(tmp_path: Path, words: bytes) -> None:
         assert found.heard == [] and len(through.refusals) == 1
 
 
+@pytest.mark.slow
 async def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.5) as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
@@ -192,6 +194,7 @@ def test_the_first_words_of_tls_are_read_however_they_are_cut() -> None:
     assert read_server_name(hello_for("")) == ""
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200), st.integers(0, 600), st.binary(max_size=4))
 def test_no_bytes_make_the_reader_stumble(noise: bytes, at: int, change: bytes) -> None:
     whole = hello_for("a.example")

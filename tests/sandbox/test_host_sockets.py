@@ -13,7 +13,7 @@ from confined import bash, confined, needs_sandbox
 
 from crushpy.core.access import Privileges
 
-pytestmark = needs_sandbox
+pytestmark = [pytest.mark.slow, needs_sandbox]
 ABSTRACT = {"X11": f"\0/tmp/.X11-unix/X{os.getpid()}", "D-Bus": f"\0/tmp/dbus-{os.getpid()}"}
 CONNECT = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(5); "

@@ -169,6 +169,7 @@ async def test_a_home_as_workspace_inside_a_hidden_folder_keeps_its_secrets(
     assert "the key" not in outcome.text
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_process(start: Start, llm: ScriptedLLM) -> None:
     mark = f"86400.{os.getpid()}8"
     command = f"(env -i setsid sh -c 'exec sleep {mark}' >/dev/null 2>&1 &); sleep 60"
@@ -204,6 +205,7 @@ async def test_a_missing_protection_asks_and_is_named(
     assert await turn == "done" and (workspace / "made").exists()
 
 
+@pytest.mark.slow
 async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Path, home: Path) -> None:
     def look() -> dict[str, str]:
         kept = [path for path in scene.rglob("*") if ".git" in path.parts or path.name == ".envrc"]

@@ -318,6 +318,7 @@ print("as found")
 """
 
 
+@pytest.mark.slow
 def test_the_host_process_stays_as_found_and_ends_by_itself(workspace: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HOST], capture_output=True, text=True, cwd=workspace, timeout=60

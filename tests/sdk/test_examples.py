@@ -13,6 +13,8 @@ import pytest
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL | re.MULTILINE

@@ -9,6 +9,8 @@ from support.stored import a_session, replied, said
 
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "storage.md"
 
 

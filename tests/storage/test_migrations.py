@@ -106,6 +106,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- generated files
 
 
+@pytest.mark.slow
 def test_the_generated_files_are_current() -> None:
     done = subprocess.run(
         [ROOT / "bin" / "compile-sql", "--check"], capture_output=True, text=True, timeout=100
@@ -113,6 +114,7 @@ def test_the_generated_files_are_current() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_stale_file_is_named_and_not_written(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     shutil.copytree(ROOT / "crushpy", checkout / "crushpy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -187,6 +189,7 @@ def test_neither_sqlmodel_nor_alembic_is_imported_to_create_a_database(tmp_path:
 # --- upgrades
 
 
+@pytest.mark.slow
 async def test_an_upgrade_keeps_a_copy_beside_the_file(file: Path, request: pytest.FixtureRequest) -> None:
     session = await made(file)
     request.getfixturevalue("next_version")

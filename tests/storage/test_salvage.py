@@ -13,6 +13,8 @@ from support.stored import a_session, replied, said
 from crushpy.core.messages import Message
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 PAGE = 4096
 SESSIONS, TURNS = 8, 20
 

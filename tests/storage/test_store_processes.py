@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.places import Place
 from support.stored import a_session
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 WRITERS = 8

@@ -14,6 +14,6 @@ def some(cases: Iterable[T], every: int, start: int = 0) -> list[T]:
     return list(cases) if ALL else list(cases)[start::every]
 
 
-def thinned(step: int, times: int = 6) -> int:
+def thinned(step: int, times: int = 12) -> int:
     """The distance between two steps of a long operation."""
     return step if ALL else times * step

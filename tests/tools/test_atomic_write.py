@@ -268,6 +268,7 @@ async def test_a_second_cancellation_waits_for_the_write_too(context: ToolContex
     assert (context.cwd / "new").read_text() == "whole\n"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_write_is_whole_or_not_there_and_over_when_we_hear_of_it(
     context: ToolContext,
 ) -> None:

@@ -138,6 +138,7 @@ async def test_only_so_many_bytes_are_read(workspace: Path) -> None:
     assert "[only the first 5 MB were read]" in (await fetched(workspace, endless)).text
 
 
+@pytest.mark.slow
 async def test_a_small_answer_that_unpacks_to_gigabytes_is_bounded(workspace: Path) -> None:
     body = gzip.compress(bytes(50_000_000).replace(b"\0", b"y"))
     outcome = await fetched(workspace, answer(body, content_encoding="gzip"))

@@ -65,6 +65,7 @@ async def test_the_loop_goes_on_while_a_hostile_text_is_cleaned(
     assert turns.count > 100
 
 
+@pytest.mark.slow
 async def test_the_loop_goes_on_while_an_answer_comes_byte_by_byte(workspace: Path) -> None:
     turns = Turns(CHUNKED + b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n")
     outcome = await fetched(workspace, turns)

@@ -144,6 +144,7 @@ async def test_reading_and_killing_jobs_needs_no_permission(workspace: Path) -> 
         assert JobKillTool().accesses(JobKillArgs("job1"), context) == (Access("job_kill", "none"),)
 
 
+@pytest.mark.slow
 async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, "trap '' TERM; echo $$ > a; while :; do sleep 60; done", background=True)
@@ -158,6 +159,7 @@ async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> No
             await bash(context, "sleep 60", background=True)
 
 
+@pytest.mark.slow
 async def test_closing_leaves_other_conversations_alone(workspace: Path) -> None:
     async with lent(workspace) as other:
         await bash(other, "echo $$ > pid; sleep 60", background=True)

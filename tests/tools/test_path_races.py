@@ -10,6 +10,8 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.folder_swapper import swapping
 from support.headless import Run
 
+pytestmark = pytest.mark.slow
+
 ROUNDS, CALLS = 10, 20
 SECRET = "from outside"
 

@@ -151,6 +151,7 @@ async def test_an_image_is_known_by_its_first_bytes_and_shown(
     assert outcome.text == f"picture.txt: {media_type}, 64x48, {len(raw)} bytes"
 
 
+@pytest.mark.slow
 async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture(4_000, 3_000))
     context = lend(workspace)

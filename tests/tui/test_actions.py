@@ -13,6 +13,8 @@ from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)

@@ -17,6 +17,8 @@ from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.status_bar import StatusBar
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -17,6 +17,8 @@ from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.fields import LineField
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 FOR_EVER = 3_600.0

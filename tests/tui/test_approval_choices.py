@@ -11,6 +11,8 @@ from textual import events
 
 from crushpy.tui.widgets import grace_period, prompt
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -18,9 +18,12 @@ from crushpy.sandbox.finding import find_sandbox
 
 __all__ = ["start"]
 
-pytestmark = pytest.mark.skipif(
-    find_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {find_sandbox().why_not}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {find_sandbox().why_not}"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

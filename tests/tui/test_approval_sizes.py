@@ -9,6 +9,8 @@ from textual import events
 
 from crushpy.tui.widgets import grace_period
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 SIZES = [(120, 36), (80, 24), (40, 10)]

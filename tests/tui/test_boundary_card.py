@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from driving import MODEL, Driven, Start, start
 from hosting import shown
 from scripted_llm.replies import Answer, Call, Reply, Stall
@@ -18,6 +19,8 @@ from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.session_tree import SessionTreeScreen
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

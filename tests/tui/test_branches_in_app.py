@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from driving import Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
@@ -10,6 +11,8 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.core.messages import Usage
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.session_tree import SessionTreeScreen
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -19,6 +19,8 @@ from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.widgets.prompt_queue import QueueView
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)

@@ -11,6 +11,8 @@ import pytest
 from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 REPLY = "The rate is 0.07 now."

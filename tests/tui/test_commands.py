@@ -45,6 +45,7 @@ def test_no_two_commands_share_a_name_or_a_key(field: str) -> None:
     assert not shared, f"Two commands of crushpy/core/app_commands.py have the same {field}: {shared}"
 
 
+@pytest.mark.slow
 async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing_is_stored(
     start: Start, llm: ScriptedLLM
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
@@ -12,6 +13,8 @@ from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.widgets.row_list import RowList
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -70,6 +70,7 @@ def drawn(app: Driven) -> str:
     return app.text.splitlines()[app.chat.strip.region.y]
 
 
+@pytest.mark.slow
 async def test_it_agrees_with_the_inspector_opens_it_and_shrinks_at_a_compaction(
     start: Start, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:

@@ -15,6 +15,8 @@ from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.widgets.key_sheet import KeySheet
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)

@@ -16,6 +16,8 @@ from crushpy.core.paths import Paths
 from crushpy.permissions.trust import add_trusted
 from crushpy.tui.screens.choose import ChooseScreen, PaletteScreen
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from asking import bash
 from driving import Driven, Start, start
 from scripted_llm import Reply
@@ -14,6 +15,8 @@ from crushpy.tui.items import UserItem
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.transcript.selection import MAX_DRAWN_SEARCH
 from crushpy.tui.transcript.widget import Transcript
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from textual import events
 
 from crushpy.tui.widgets.prompt_queue import QueueView
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

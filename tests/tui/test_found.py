@@ -16,6 +16,8 @@ from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 LONG = [f"words {number}\n" * 30 for number in range(8)]

@@ -8,6 +8,8 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -9,6 +9,8 @@ from transcript_host import is_busy, stage
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.render.canvas import COPY, TextRow
 
+pytestmark = pytest.mark.slow
+
 CODE = "```python\nclass Price:\n    tax = 'all'  # of it\n```"
 PARAGRAPHS = [f"paragraph **{number}** of [many](https://example.org/{number})" for number in range(1_600)]
 TEXT = "\n\n".join([CODE, *PARAGRAPHS])

@@ -6,6 +6,8 @@ from transcript_host import Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem
 
+pytestmark = pytest.mark.slow
+
 STEP = """\
 ## Step {n}: what to do
 

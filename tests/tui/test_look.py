@@ -149,6 +149,7 @@ def test_it_stands_in_the_middle() -> None:
     assert abs(mark.index(WORDMARK[0]) + len(WORDMARK[0]) / 2 - 32) <= 1
 
 
+@pytest.mark.slow
 async def test_a_new_conversation_greets_until_the_first_prompt(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     async with start(size=(120, 40)) as app:

@@ -20,6 +20,8 @@ from crushpy.permissions.trust import add_trusted
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.server_form import ServerForm
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")

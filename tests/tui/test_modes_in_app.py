@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from driving import Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
@@ -14,6 +15,8 @@ from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.widgets.grace_period import ARMED
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -1,5 +1,6 @@
 """The command palette: its order, what it finds, and Enter pressed at once."""
 
+import pytest
 from driving import Start, start
 from textual.widgets import Input
 
@@ -50,6 +51,7 @@ async def test_enter_takes_what_was_typed_however_fast(start: Start) -> None:
         await app.shows(ModelsScreen)
 
 
+@pytest.mark.slow
 async def test_keys_that_come_faster_than_it_opens_and_closes_do_no_harm(start: Start) -> None:
     async with start() as app:
         await app.opened()
@@ -81,6 +83,7 @@ async def test_in_a_very_small_terminal_there_are_commands_to_see(start: Start) 
         await app.sees("Select Compaction Method", "Compact Now", "Hand Off")
 
 
+@pytest.mark.slow
 async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_used_comes_first(
     start: Start,
 ) -> None:

@@ -116,6 +116,7 @@ async def test_a_completed_picture_keeps_its_at_and_is_attached(
         assert sent(llm) == [picture()]
 
 
+@pytest.mark.slow
 async def test_a_queued_picture_is_as_it_was_when_it_was_queued_and_can_be_taken_back(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
@@ -10,6 +11,8 @@ from crushpy.core.messages import Seed
 from crushpy.tui.items import UserItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.inspector import InspectorScreen
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

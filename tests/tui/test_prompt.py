@@ -89,6 +89,7 @@ async def test_keys_that_come_in_a_burst_act_in_their_order():
         assert app.prompt.text == "e"
 
 
+@pytest.mark.slow
 async def test_it_grows_to_a_third_of_the_screen_and_then_scrolls():
     app = Host()
     async with app.run_test(size=(80, 24)) as pilot:

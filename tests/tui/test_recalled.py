@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

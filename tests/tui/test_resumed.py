@@ -7,6 +7,8 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -11,6 +11,8 @@ from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

@@ -1,10 +1,13 @@
 """Standing rules in the app: a command, a key of the inspector, and pastes, which do not count."""
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.inspector import InspectorScreen
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

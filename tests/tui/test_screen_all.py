@@ -136,6 +136,7 @@ async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
         yield open_screen
 
 
+@pytest.mark.slow
 async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         before = open_screen.text

@@ -6,6 +6,8 @@ from hosting import SIZES, shown
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.widgets.row_list import RowList
 
+pytestmark = pytest.mark.slow
+
 THEMES = [Choice(f"t{number}", f"theme {number}", "a theme", number == 3) for number in range(30)]
 
 

@@ -156,6 +156,7 @@ def in_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     keyring.set_keyring(keyring.backends.fail.Keyring())
 
 
+@pytest.mark.slow
 async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyring: Path) -> None:
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.pilot.press("f2")
@@ -194,6 +195,7 @@ async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None
         assert "✗ groq" in screen.text
 
 
+@pytest.mark.slow
 async def test_without_a_keyring_a_file_stores_the_key_once_the_user_agrees(
     in_keyring: Path, home: Path
 ) -> None:
@@ -211,6 +213,7 @@ async def test_without_a_keyring_a_file_stores_the_key_once_the_user_agrees(
     assert json.loads((home / "keys.json").read_text()) == {"groq": "gsk-secret"}
 
 
+@pytest.mark.slow
 async def test_enter_asks_for_the_key_that_is_missing(in_keyring: Path) -> None:
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.pilot.press("enter")

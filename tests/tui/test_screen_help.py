@@ -50,6 +50,7 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
     assert all(what for _, what in rows)
 
 
+@pytest.mark.slow
 async def test_every_place_and_key_is_shown() -> None:
     async with shown(HelpScreen({}), (140, 300)) as screen:
         for place, rows in key_places().items():
@@ -70,6 +71,7 @@ async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
         assert "Alt+Enter, Shift+Enter" in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 async def test_it_scrolls_by_keys_and_closes(size: tuple[int, int]) -> None:
     async with shown(HelpScreen({}), size) as screen:

@@ -83,6 +83,7 @@ async def test_foreign_text_is_shown_and_does_nothing() -> None:
         assert "\x1b" not in screen.text
 
 
+@pytest.mark.slow
 async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always("An answer of some words.")
     talk = await talks()

@@ -11,6 +11,8 @@ from crushpy.settings.schema import ModelSettings, Settings
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.widgets.row_list import RowList
 
+pytestmark = pytest.mark.slow
+
 GROQ = "groq/openai/gpt-oss-120b"
 
 

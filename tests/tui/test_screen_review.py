@@ -17,6 +17,8 @@ from crushpy.engine.compaction.draft import Verdict
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.widgets import grace_period
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a.py\n  b.py", 75_000, 9_000)

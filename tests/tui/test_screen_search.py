@@ -74,6 +74,7 @@ async def test_other_folders_are_searched_on_demand(store: Store, library: Sessi
         assert screen.results[0].session_id == info.id
 
 
+@pytest.mark.slow
 async def test_words_that_are_gone_leave_no_rows(store: Store, library: SessionBrowser) -> None:
     await begun(store, "t", "a zebra")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
@@ -106,6 +107,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
         assert "\x1b" not in screen.text
 
 
+@pytest.mark.slow
 async def test_while_others_write_what_is_indexed_is_found_and_the_rest_once_they_are_done(
     store: Store, library: SessionBrowser
 ) -> None:

@@ -18,6 +18,8 @@ from crushpy.storage.store import Store
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.session_tree import UNDO, CompareScreen, SessionTree, SessionTreeScreen
 
+pytestmark = pytest.mark.slow
+
 KEYS = [
     "Enter Open",
     "g Continue here",

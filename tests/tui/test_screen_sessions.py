@@ -12,6 +12,8 @@ from crushpy.storage.store import Store
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.widgets.row_list import RowList
 
+pytestmark = pytest.mark.slow
+
 KEYS = ["Enter Resume", "F2 Rename", "Del Delete", "F3 Folder/all", "F4 Search messages", "Esc Close"]
 
 

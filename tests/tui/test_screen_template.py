@@ -15,6 +15,8 @@ from crushpy.core.templates import Template, Templates, shipped_dir
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.screens.template import TemplateScreen
 
+pytestmark = pytest.mark.slow
+
 
 def own() -> Path:
     return Paths().templates / "summary.md"

@@ -4,12 +4,15 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from asking import bash
 from driving import Start, start
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.pictures import picture
 from textual import events
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

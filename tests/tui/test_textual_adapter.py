@@ -45,6 +45,7 @@ def _private(node: ast.AST) -> str:
     return name if name.startswith("_") and not name.startswith("__") else ""
 
 
+@pytest.mark.slow
 def test_private_names_of_textual_are_used_in_the_adapter_only() -> None:
     private = {
         name

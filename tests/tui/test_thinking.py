@@ -3,9 +3,12 @@
 import re
 import time
 
+import pytest
 from driving import Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -1,10 +1,13 @@
 """Todos stay in view until they are done; code blocks are copied one by one; `!!` hands its output on."""
 
+import pytest
 from driving import Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.transcript.selection import code_blocks
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_neither_markdown_nor_pygments_is_loaded_before_it_is_needed() -> None:
     code = (

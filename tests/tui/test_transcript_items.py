@@ -179,6 +179,7 @@ async def test_code_and_diffs_are_coloured() -> None:
                 assert len(colours) > 1
 
 
+@pytest.mark.slow
 async def test_a_failed_command_is_told_once() -> None:
     display = Terminal("make all", "compiling\n\tfailed", 2, 1.5, "exit code 2")
     item = ToolItem("1", "bash", "make all", "failed", display, "compiling\n\tfailed\n[exit code 2]")
@@ -218,6 +219,7 @@ async def test_how_a_command_ended_is_told_beside_it_and_in_full_below_where_it_
     assert text.split("\n")[0] == "  ▾ ✗ job_output job1  job1 ended with exit code 7"
 
 
+@pytest.mark.slow
 async def test_one_is_not_told_as_many() -> None:
     excerpt = ToolItem("1", "view", "a.py", display=Excerpt("a.py", "x = 1", "python"))
     assert "  1 line\n" in await shown(excerpt)
@@ -361,6 +363,7 @@ async def test_no_escape_sequence_and_no_hidden_character_reaches_the_terminal(
         assert "<U+202E>" in here.all_text()
 
 
+@pytest.mark.slow
 async def test_streamed_pieces_of_an_escape_sequence_do_not_become_one() -> None:
     async with stage() as here:
         key = here.view.add(ReplyItem("", done=False))

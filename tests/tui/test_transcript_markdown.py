@@ -129,6 +129,7 @@ def same(left: list[TextRow], right: list[TextRow]) -> bool:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(texts(), st.sampled_from([20, 41, 80]))
 def test_a_text_looks_the_same_however_it_is_cut(sample: tuple[str, list[int]], width: int) -> None:
@@ -138,6 +139,7 @@ def test_a_text_looks_the_same_however_it_is_cut(sample: tuple[str, list[int]], 
     assert [pending[:4] for pending in expected.pending] == [pending[:4] for pending in seen.pending]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(texts(), st.integers(0, 10_000))
 def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(

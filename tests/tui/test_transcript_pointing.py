@@ -1,5 +1,6 @@
 """Keys and mouse on the transcript: folding, the cursor, links, selected text."""
 
+import pytest
 from textual.selection import SELECT_ALL
 from transcript_host import EVERYTHING, Stage, stage
 
@@ -41,6 +42,7 @@ async def test_thinking_and_tool_calls_are_folded_and_a_click_opens_them() -> No
         assert "the output" not in here.text()
 
 
+@pytest.mark.slow
 async def test_the_cursor_walks_and_enter_space_and_arrows_open_and_close() -> None:
     async with stage([CALL, UserItem("words"), ThinkingItem("thought\n\nsecond thought")]) as here:
         await press(here, "home", "enter")
@@ -190,6 +192,7 @@ async def test_a_selection_stays_on_its_words_while_text_arrives_and_items_above
         assert here.view.screen.get_selected_text() == "beta"
 
 
+@pytest.mark.slow
 async def test_two_clicks_select_a_word_and_three_the_whole_item() -> None:
     async with stage([UserItem("first"), ReplyItem("alpha beta-gamma delta\n\nsecond")]) as here:
         await click(here, "gamma", times=2)

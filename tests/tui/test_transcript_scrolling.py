@@ -96,6 +96,7 @@ async def test_the_scrollbar_is_there_only_away_from_the_end() -> None:
         assert here.view.following
 
 
+@pytest.mark.slow
 async def test_a_session_of_10_000_items_opens_at_its_end_and_pages_up_without_a_jump() -> None:
     async with stage(session(10_000)) as here:
         assert here.lines()[-1] == "  · notice 9999"
@@ -137,6 +138,7 @@ async def test_everything_fits_every_width(width: int) -> None:
             assert words in here.text()
 
 
+@pytest.mark.slow
 async def test_resizing_keeps_the_end_in_view_or_the_item_at_the_top() -> None:
     async with stage(session(400), (80, 24)) as here:
         for width in (20, 300, 61, 80):
@@ -227,6 +229,7 @@ def _wheel() -> list[type]:
     return [MouseScrollUp]
 
 
+@pytest.mark.slow
 async def test_nothing_is_laid_out_while_text_arrives_and_nothing_ticks_afterwards() -> None:
     async with stage(LONG) as here:
         layouts: list[object] = []
@@ -242,6 +245,7 @@ async def test_nothing_is_laid_out_while_text_arrives_and_nothing_ticks_afterwar
         assert not is_busy(here.view)
 
 
+@pytest.mark.slow
 async def test_the_first_piece_is_shown_at_once() -> None:
     async with stage() as here:
         key = here.view.add(ReplyItem("", done=False))

@@ -10,6 +10,8 @@ from support.command import Cli
 from support.headless import Run
 from support.task_model import TaskModel
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 NAMES = ("survey", "parser", "docs")
 

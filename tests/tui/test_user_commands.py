@@ -14,6 +14,8 @@ from crushpy.engine import user_commands
 from crushpy.tools.shell import process
 from crushpy.tui.items import ToolItem
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 UNTIL_TOLD = "until test -e go; do sleep 0.02; done"

@@ -12,6 +12,8 @@ from crushpy.tui.items import ReplyItem
 from crushpy.tui.terminal import clipboard
 from crushpy.tui.transcript import interaction
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["programs", "start"]
 
 LINES = [

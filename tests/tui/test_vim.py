@@ -98,6 +98,7 @@ KEYS = some.text(alphabet="hjklwbe0^$gGxdcyDCYSspPoOiIaArR~u.123fFtT;,q \x1b\x12
 TEXTS = some.text(alphabet="ab _.\n\té", max_size=30)
 
 
+@pytest.mark.slow
 @given(TEXTS, KEYS)
 @settings(max_examples=300, deadline=None)
 def test_no_keys_break_it_and_undo_brings_back_what_was(text: str, keys: str) -> None:
@@ -117,6 +118,7 @@ def vim_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUSHPY_EDITING", "vim")
 
 
+@pytest.mark.slow
 async def test_in_the_app_esc_gives_commands_and_enter_sends_in_both_modes(
     start: Start, llm: ScriptedLLM, vim_home: None
 ) -> None:
@@ -146,6 +148,7 @@ async def test_in_the_app_esc_gives_commands_and_enter_sends_in_both_modes(
         assert prompt.text == "later"
 
 
+@pytest.mark.slow
 async def test_history_and_pastes_work_with_vims_keys(start: Start, llm: ScriptedLLM, vim_home: None) -> None:
     llm.script("Yes.")
     async with start() as app:

@@ -3,10 +3,13 @@
 import tomllib
 from pathlib import Path
 
+import pytest
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.screens.sessions import SessionsScreen
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
 
