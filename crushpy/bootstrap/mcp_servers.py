@@ -107,10 +107,10 @@ class McpServers:
 
         environment = self._environment
 
-        def confine(command: tuple[str, ...], settings: McpServerSettings) -> list[str]:
+        def confine(settings: McpServerSettings) -> list[str]:
             assert self.jobs is not None
             try:
-                return self.jobs.confinement.wrap(command, Privileges(network=settings.network))
+                return self.jobs.confinement.wrapper(Privileges(network=settings.network))
             except OSError as error:
                 raise ToolError(f"The MCP server cannot be started: {error}.") from None
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from itertools import cycle
@@ -47,16 +47,6 @@ os.closerange(owner, owner + 1)
 os.execv(command[0], command)
 """
 """The other sandbox may still be starting. Its user namespace must be entered before its network."""
-
-
-_ROOT = str(Path(__file__).parents[2])
-_RESTRICTED_SCRIPT = """
-import os, sys
-sys.path.append(sys.argv.pop(1))
-from crushpy.sandbox.supervisor.system_calls import restrict_sockets
-restrict_sockets()
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
 
 
 HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
@@ -123,8 +113,8 @@ class Unconfined:
         self._was_busy = any(supervisor.busy for supervisor in self.supervisors)
         return messages
 
-    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
-        """The command line that runs a long-lived program in the sandbox. Raises OSError if it cannot."""
+    def wrapper(self, needs: Privileges) -> list[str]:
+        """The sandbox and its options, for `started_inside`. Raises OSError if it runs no single programs."""
         raise OSError(f"there is no sandbox for it: {self.sandbox.why_not}")
 
     def inside(self, path: Path) -> Path:
@@ -243,11 +233,10 @@ class Bubblewrap(Unconfined):
             self._proxies[hosts] = proxy
         return self._proxies[hosts]
 
-    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
+    def wrapper(self, needs: Privileges) -> list[str]:
         view = self._view.view(needs).arguments(self._private.overlays, self._overlay_kind())
         network = [] if needs.network else ["--unshare-net"]
-        inner = [sys.executable, "-I", "-S", "-c", _RESTRICTED_SCRIPT, _ROOT, *command]
-        return [self.sandbox.program, *network, *NAMESPACES, *view, "--", *inner]
+        return [self.sandbox.program, *network, *NAMESPACES, *view]
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         caches = self._view.cache_variables(self._shown_tmp, overlays=bool(self._overlay_kind()))
@@ -350,7 +339,7 @@ class Landlock(Bubblewrap):
             variables["PRE_COMMIT_HOME"] = str(own)
         return variables
 
-    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
+    def wrapper(self, needs: Privileges) -> list[str]:
         raise OSError(f"{self.sandbox.name} cannot run it; bubblewrap can")
 
     @property

@@ -176,7 +176,13 @@ def working_landlock(why_not: str = "") -> Sandbox:
 def _run(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={},
+            cwd="/",
+            timeout=_TRIAL_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return subprocess.CompletedProcess(command, 127, b"", str(error).encode())

@@ -8,14 +8,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _ROOT = str(Path(__file__).parents[2])
-_SUPERVISOR_SCRIPT = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from crushpy.sandbox.supervisor.main import main; main()"
-)
+_IMPORT = "import sys; sys.path.append(sys.argv.pop(1)); from crushpy.sandbox.supervisor import main; main."
 _MAX_ERROR_BYTES = 2_000
 
 
@@ -75,8 +73,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with theirs:
             files = [_write_to_file(options)] if options else []
-            command = [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT]
-            command += [str(theirs.fileno()), *self._words]
+            command = [*_python("main"), str(theirs.fileno()), *self._words]
             if not self._wrapper:
                 command += (f"landlock={file}" for file in files)
             else:
@@ -125,8 +122,7 @@ class Supervisor:
         """Starts a command and returns its name. Raises ValueError if it contains a null byte.
 
         `streams`: where its output goes, and maybe its errors, and what it reads."""
-        variables = (f"{name}={value}" for name, value in environment.items())
-        order = _write_to_file([cwd, str(len(arguments)), *arguments, *variables])
+        order = _write_order(arguments, cwd, environment)
         self._started += 1
         name = str(self._started)
         self._commands[name] = command
@@ -249,6 +245,29 @@ class Supervisor:
         return ""
 
 
+@contextmanager
+def started_inside(
+    wrapper: Sequence[str], arguments: Sequence[str], cwd: str, environment: Mapping[str, str]
+) -> Generator[tuple[list[str], tuple[int, ...]]]:
+    """The command line that starts a program in a sandbox, and the descriptors that it needs.
+
+    Start it in `/` with an empty environment. The program, its arguments and its environment are read inside:
+    out here a variable could load a library into the sandbox itself, and other users can read command lines.
+    """
+    order = _write_order(arguments, cwd, environment)
+    options = _write_to_file(wrapper[1:])
+    try:
+        yield [wrapper[0], "--args", str(options), "--", *_python("become"), str(order)], (options, order)
+    finally:
+        os.close(order)
+        os.close(options)
+
+
+def _python(function: str) -> list[str]:
+    """The command line of a function of the supervisor's module; its arguments follow."""
+    return [sys.executable, "-I", "-S", "-c", f"{_IMPORT}{function}()", _ROOT]
+
+
 def _reap(process: "subprocess.Popen[bytes]") -> None:
     with suppress(OSError):
         if process.stderr is not None:
@@ -258,6 +277,11 @@ def _reap(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+def _write_order(arguments: Sequence[str], cwd: str, environment: Mapping[str, str]) -> int:
+    variables = (f"{name}={value}" for name, value in environment.items())
+    return _write_to_file([cwd, str(len(arguments)), *arguments, *variables])
 
 
 def _write_to_file(words: Sequence[str]) -> int:

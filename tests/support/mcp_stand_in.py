@@ -18,7 +18,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 SECRET_FORM = {"type": "object", "properties": {"password": {"type": "string"}}}
 SPECIAL = (
     *("die", "hang", "flood", "fail", "picture", "structured", "progress", "grow", "inject"),
-    *("ask", "ask_secret", "ask_page"),
+    *("ask", "ask_secret", "ask_page", "tell_start"),
 )
 ABILITIES = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
 
@@ -105,6 +105,10 @@ class StandIn:
             pass
         send({"method": "notifications/tools/list_changed"})
         return text("there is one more")
+
+    def tell_start(self, *_: Any) -> Message:
+        started = {"arguments": sys.argv, "environment": dict(os.environ), "cwd": os.getcwd()}
+        return text(json.dumps({**started, "descriptors": os.listdir("/proc/self/fd")}))
 
     def ask(self, message: Message, _: Any, ask: Callable[[Message], Any]) -> Any:
         return self._ask({"message": "Who are you?", "requestedSchema": FORM}, message, ask)

@@ -41,8 +41,8 @@ CONSENTS_FILE = "accepted.json"
 """The hashes of the commands of projects that the user has accepted."""
 
 State = Literal["unused", "starting", "ready", "failed", "needs login"]
-Confine = Callable[[tuple[str, ...], McpServerSettings], list[str]]
-"""The command line that runs a server in the sandbox. Raises ToolError if there is none."""
+Confine = Callable[[McpServerSettings], Sequence[str]]
+"""The sandbox to run a server in, and its options. Raises ToolError if there is none."""
 Elicit = Callable[[str, Json], Awaitable[Json]]
 """Asks the user what a server wants to know; returns the answer in the form of the protocol."""
 
@@ -250,12 +250,10 @@ class McpHub:
         secret = os.environ.get(settings.oauth.client_secret_env, "")
         fields: Json = msgspec.structs.asdict(settings)
         if not settings.url:
-            command = [settings.command, *settings.args]
-            if settings.sandbox == "project":
-                command = self._confine(tuple(command), settings)
-            cwd = self._cwd / Path(settings.cwd).expanduser()
-            environment = {**child_environment(os.environ), **(settings.env or {})}
-            fields |= {"command": command[0], "args": tuple(command[1:]), "cwd": str(cwd), "env": environment}
+            wrapper = self._confine(settings) if settings.sandbox == "project" else ()
+            cwd = str(self._cwd / Path(settings.cwd).expanduser())
+            environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
+            fields |= {"wrapper": tuple(wrapper), "cwd": cwd, "env": environment}
         fields |= {"client_secret": secret, "private_hosts": self._private_hosts, "locks": str(self._folder)}
         return ServerSpec(**fields)
 

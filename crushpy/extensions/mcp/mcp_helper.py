@@ -13,7 +13,7 @@ import signal
 import subprocess
 import warnings
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
@@ -21,6 +21,7 @@ from weakref import WeakSet
 from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
+from crushpy.sandbox.supervisor_handle import started_inside
 from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
@@ -181,6 +182,27 @@ class ServerConnection:
             cache=None,
         )
 
+    async def _start_command(self) -> asyncio.subprocess.Process:
+        spec = self._spec
+        command, cwd, environment = (spec.command, *spec.args), spec.cwd or "/", spec.env or {}
+        descriptors: tuple[int, ...] = ()
+        with ExitStack() as stack:
+            if spec.wrapper:
+                inside = started_inside(spec.wrapper, command, cwd, environment)
+                command, descriptors = stack.enter_context(inside)
+                cwd, environment = "/", {}
+            return await asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                cwd=cwd,
+                pass_fds=descriptors,
+                start_new_session=True,
+                limit=CHUNK_BYTES,  # an answer waits for all that is read ahead of it
+            )
+
     @asynccontextmanager
     async def _run_command(self) -> AsyncGenerator[Any]:
         """A transport to a child process. The SDK's own takes minutes for a message of 50 MB."""
@@ -188,17 +210,7 @@ class ServerConnection:
         from mcp.shared.message import SessionMessage
         from mcp.types import jsonrpc_message_adapter
 
-        spec = self._spec
-        child = await asyncio.create_subprocess_exec(
-            *(spec.command, *spec.args),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=spec.env,
-            cwd=spec.cwd or None,
-            start_new_session=True,
-            limit=CHUNK_BYTES,  # an answer waits for all that is read ahead of it
-        )
+        child = await self._start_command()
         assert child.stdin and child.stdout and child.stderr
         to_session, from_server = anyio.create_memory_object_stream[Any](0)
         to_server, from_session = anyio.create_memory_object_stream[Any](0)

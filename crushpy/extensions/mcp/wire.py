@@ -10,8 +10,10 @@ from crushpy.settings.schema import McpServerSettings
 
 
 class ServerSpec(McpServerSettings, frozen=True):
-    """How to reach a server. Its command is as it is run, `env` the whole environment of that."""
+    """How to reach a server. `env` is the whole environment of its command."""
 
+    wrapper: tuple[str, ...] = ()
+    """The sandbox around the command, and its options."""
     client_secret: str = ""
     private_hosts: bool = False
     """Whether endpoints on this machine and in private networks are accepted, and http on loopback."""

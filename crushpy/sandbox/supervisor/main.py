@@ -108,16 +108,12 @@ def _start_shell(order: int, streams: list[int], limits: CommandLimits) -> int:
 
     Spawned, not forked: copying this process again would take longer than everything else.
     """
-    with open(order, "rb", closefd=False) as file:
-        cwd, count, *words = file.read().split(b"\0")
-    arguments, environment = words[: int(count)], words[int(count) :]
-    variables = (each.partition(b"=") for each in environment if b"=" in each)
-    os.chdir(cwd)
+    arguments, environment = _read_order(order)
     _set_limits(limits)
     return os.posix_spawn(
         arguments[0],
         arguments,
-        {name: value for name, _, value in variables},
+        environment,
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, streams[0], 1),
@@ -128,6 +124,24 @@ def _start_shell(order: int, streams: list[int], limits: CommandLimits) -> int:
         setsigmask=(),
         setsigdef=_RESET_SIGNALS,
     )
+
+
+def _read_order(order: int) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """Enters the folder of an order; returns its program with arguments, and the environment."""
+    with open(order, "rb", closefd=False) as file:
+        cwd, count, *words = file.read().split(b"\0")
+    variables = (each.partition(b"=") for each in words[int(count) :] if b"=" in each)
+    os.chdir(cwd)
+    return words[: int(count)], {name: value for name, _, value in variables}
+
+
+def become() -> None:
+    """Becomes the program of an order. Argument: the order's descriptor."""
+    restrict_sockets()
+    order = int(sys.argv[1])
+    arguments, environment = _read_order(order)
+    os.close(order)
+    os.execvpe(arguments[0], arguments, environment)  # noqa: S606
 
 
 def _set_limits(limits: CommandLimits) -> None:
