@@ -307,7 +307,7 @@ async def test_a_server_is_upgraded_in_one_transaction(
     server.drop(name)
 
 
-async def test_version_21_is_upgraded_to_the_present_names(file: Path) -> None:
+async def test_version_22_is_upgraded_to_the_present_names(file: Path) -> None:
     session = await made(file)
     change(
         file,
@@ -315,7 +315,7 @@ async def test_version_21_is_upgraded_to_the_present_names(file: Path) -> None:
         "ALTER TABLE boundary RENAME COLUMN facts TO coverage",
         f"INSERT INTO message_override VALUES ('{session}', 'm1', 10, 5, 'cut', '')",
         f"INSERT INTO message_override VALUES ('{session}', 'm2', 10, 5, 'drop', '')",
-        "PRAGMA user_version = 21",
+        "PRAGMA user_version = 22",
     )
     store = Store(file)
     assert await store.boundaries.load_overrides(session) == [

@@ -1,14 +1,14 @@
 """Columns are called like their fields, and an override that shortens a message is called `shorten`.
 
-A crushpy that knows versions up to 21 refuses the upgraded database and changes nothing. The copy that an
+A crushpy that knows versions up to 22 refuses the upgraded database and changes nothing. The copy that an
 upgrade keeps beside the file is still of the version before.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "22"
-down_revision = "21"
+revision = "23"
+down_revision = "22"
 
 
 def upgrade() -> None:
