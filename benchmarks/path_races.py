@@ -12,9 +12,8 @@ from typing import Any
 
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import AnyTool, CallContext, Workspace
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.registry import all_tools, check_args, tool_table
 from crushpy.tools.shell.jobs import Jobs
 from tests.support.folder_swapper import swapping
@@ -37,13 +36,13 @@ def wanted(number: int) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def call(
-    tools: dict[str, AnyTool], context: ToolContext, rules: RuleSet, name: str, args: dict[str, Any]
+    tools: dict[str, AnyTool], context: CallContext, rules: RuleSet, name: str, args: dict[str, Any]
 ) -> str:
     tool = tools[name]
     checked = check_args(tool, args)
-    lent = context.with_path_cache()
+    lent = CallContext(context.workspace, context.agent)
     try:
-        if decide(tool.accesses(checked, lent), rules, context.cwd).verdict != "allow":
+        if decide(tool.accesses(checked, lent), rules, context.workspace.cwd).verdict != "allow":
             return "not allowed"
         return (await tool.run(checked, lent)).text
     except (ToolError, OSError) as error:
@@ -63,7 +62,7 @@ async def race(calls: int) -> dict[str, list[int]]:
             (folder / "known.txt").write_text(f"{text}\n")
         (outside / "only-outside.txt").touch()
         before = sorted(path.name for path in outside.iterdir())
-        context = ToolContext(place / "work", place / "outputs", FileMemory(), Jobs())
+        context = CallContext(Workspace(place / "work", place / "outputs", Jobs()))
         with swapping(inside, outside):
             for number in range(calls // len(wanted(0))):
                 for name, args in wanted(number):

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from crushpy.tools.base import ToolContext
-from crushpy.tools.files.workspace_files import FileMemory
+from crushpy.tools.base import CallContext, Workspace
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool
 from crushpy.tools.search.ripgrep import find_ripgrep
@@ -49,7 +48,7 @@ def main() -> None:
         root = Path(made).resolve() / "work"
         root.mkdir()
         fill(root, files)
-        context = ToolContext(root, root.parent / "outputs", FileMemory(), Jobs())
+        context = CallContext(Workspace(root, root.parent / "outputs", Jobs()))
         loop = asyncio.new_event_loop()
         grep, glob = GrepTool(), GlobTool()
         print(f"{'search':<16} {'crushpy':>10} {'bare, sorted':>14}")

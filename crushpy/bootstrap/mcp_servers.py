@@ -28,12 +28,11 @@ class McpServers:
     """Reads the configuration; the code that talks to servers is imported with the first call."""
 
     def __init__(
-        self, environment: ProjectEnvironment, emit: Callable[[Notice], None] = lambda _: None
+        self, environment: ProjectEnvironment, jobs: Jobs, emit: Callable[[Notice], None] = lambda _: None
     ) -> None:
-        self._environment, self._emit = environment, emit
+        """`jobs` runs the servers of projects in the sandbox."""
+        self._environment, self._jobs, self._emit = environment, jobs, emit
         self._hub: McpHub | None = None
-        self.jobs: Jobs | None = None
-        """Runs the servers of projects in the sandbox."""
         self._configs: dict[str, ServerConfig] | None = None
         self.ask: AskUser | None = None
         self.problems: list[str] = []
@@ -108,9 +107,8 @@ class McpServers:
         environment = self._environment
 
         def confine(settings: McpServerSettings) -> list[str]:
-            assert self.jobs is not None
             try:
-                return self.jobs.confinement.wrapper(Privileges(network=settings.network))
+                return self._jobs.confinement.wrapper(Privileges(network=settings.network))
             except OSError as error:
                 raise ToolError(f"The MCP server cannot be started: {error}.") from None
 

@@ -6,23 +6,22 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from crushpy.bootstrap.mcp_servers import McpServers
-from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
+from crushpy.bootstrap.workspaces import Workspaces
 from crushpy.core.access import Mode, Privileges
 from crushpy.core.boundary import RETURN
 from crushpy.core.errors import UsageError
-from crushpy.core.events import JobEnded, Notice
+from crushpy.core.events import Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Image, headline
-from crushpy.core.paths import PROJECT_HOOKS, private_dir
+from crushpy.core.messages import Image
+from crushpy.core.paths import PROJECT_HOOKS
 from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import TemplateProblem
 from crushpy.engine.agents.agent import Agent
@@ -34,7 +33,7 @@ from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_texts
 from crushpy.engine.event_bus import EventBus, NoteRecorder
-from crushpy.engine.hooks import Hooks, ObservedCall
+from crushpy.engine.hooks import Hooks
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
@@ -51,19 +50,16 @@ from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
 from crushpy.sandbox.confinement import Unconfined
-from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, Outcome, ToolContext
-from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
+from crushpy.tools.base import AnyTool
+from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
-from crushpy.tools.shell.jobs import Jobs, ShellJob
 
 if TYPE_CHECKING:
     from crushpy.extensions.hooks.hook_config import HookSetup
-    from crushpy.extensions.lsp.lsp_hub import LspHub
 
 TEMPLATE_EDITED = (
     "The summary template was edited. It applies from this request on; the prompt cache misses once."
@@ -78,8 +74,8 @@ class HostAdditions(msgspec.Struct, frozen=True):
     """By the name of their model."""
     offers: Callable[[AnyTool], bool] = lambda _: True
     """Which tools the model gets."""
-    files: WorkspaceFiles | None = None
-    """How the tools read and write files; None: on disk."""
+    files: WorkspaceFiles = WorkspaceFiles()
+    """How the tools read and write files."""
     answers: bool = False
     """The program answers approvals."""
     wrap_hooks: Callable[[Hooks], Hooks] = lambda hooks: hooks
@@ -146,8 +142,9 @@ def _build_runtime(
 
     templates.on_problem = on_template_problem
     models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
-    servers = McpServers(environment, events)
     lsp_servers = environment.language_servers(options)
+    workspaces = Workspaces(environment, store, loaded.info.root_id, lsp_servers, events)
+    servers = workspaces.mcp
     tools = (
         *all_tools(lsp=bool(lsp_servers)),
         # A copy has the skills of this machine, and the stored prompt names those of the submitter's.
@@ -165,16 +162,7 @@ def _build_runtime(
     gauge = new_gauge(models, loaded)
     session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
     events.record = NoteRecorder(store, session).record
-    workspaces = _Workspaces(environment, store, loaded.info.root_id, lsp_servers, events)
-    context = workspaces.tool_context(environment.cwd, workspaces.private)
-    servers.jobs, context.mcp, workspaces.mcp = context.jobs, servers.hub, servers.hub
-    context.files = additions.files or context.files
-
-    def on_job_ended(job: ShellJob) -> None:
-        command = job.process.command
-        events(JobEnded(job.id, command, f"{job.status}: {headline('bash', {'command': command})}"))
-
-    context.jobs.on_ended = on_job_ended
+    workspace, added = workspaces.make_main(additions.files)
     user_settings = UserSettings(settings, paths, environment.cwd)
     rules = _rules(environment, options, workspaces, additions.tools)
     forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
@@ -186,26 +174,27 @@ def _build_runtime(
         loaded.info.mode or settings.permissions.mode,
         environment.guard,
     )
-    undo_files = UndoFiles(paths.undo, context.cwd, settings.undo)
-    change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
+    undo_files = UndoFiles(paths.undo, workspace.cwd, settings.undo)
+    change_recorder = ChangeRecorder(store, undo_files, workspace.jobs, session, events)
     audit = AuditTrail(store, loaded.info.root_id)
     run_summary = RunSummary(store, audit)
-    approvals = Approvals(permissions, context, session, user_settings, events)
+    approvals = Approvals(permissions, workspace, session, user_settings, events)
     for folder in approvals.folders:
         undo_files.add(folder)
     if hooks is not None:
         from crushpy.extensions.hooks.command_hooks import CommandHooks
 
-        approvals.hooks = CommandHooks(hooks, session, approvals, context, events)
+        approvals.hooks = CommandHooks(hooks, session, approvals, workspace, events)
     approvals.hooks = additions.wrap_hooks(approvals.hooks)
     services = Services(
         store,
         user_settings,
         templates,
         approvals,
-        context,
+        workspace,
         audit,
         change_recorder,
+        added,
         options.interactive,
         environment.trusted,
     )
@@ -214,9 +203,10 @@ def _build_runtime(
     subagents = Subagents(scope, toolset, environment.extensions.agent)
 
     def open_workspace(cwd: Path) -> TaskWorkspace:
-        own = msgspec.structs.replace(services, workspace=workspaces.worktree_context(cwd), recorder=None)
+        own, gained = workspaces.make_worktree(cwd)
+        there = msgspec.structs.replace(services, workspace=own, additions=gained, recorder=None)
         setup = environment.worktree_setup(cwd)
-        return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
+        return TaskWorkspace(there, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
 
     agent = Agent(scope, toolset.tools, subagents.run, pins)
     return Runtime(
@@ -255,78 +245,10 @@ def _has_hooks(environment: ProjectEnvironment) -> bool:
     return bool(environment.settings.hooks) or any(place.exists() for place in places)
 
 
-class _Workspaces:
-    """Makes the tool contexts of one conversation: for its folder, and for worktrees of tasks."""
-
-    def __init__(
-        self,
-        environment: ProjectEnvironment,
-        store: Store,
-        root_id: str,
-        servers: Commands,
-        emit: Callable[[Notice], None],
-    ) -> None:
-        """`servers`: the language servers to use."""
-        self._environment, self._servers, self._emit = environment, servers, emit
-        self._store = store
-        self.outputs = environment.paths.outputs / root_id
-        self.private = environment.paths.sandboxes / new_id()
-        """Worktrees of tasks have private folders that begin with the same name."""
-        self.mcp: Callable[[], Any] | None = None
-        """The servers, which all agents share."""
-
-    def tool_context(self, cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:
-        settings = self._environment.settings
-        context = ToolContext(
-            cwd,
-            self.outputs,
-            FileMemory(),
-            Jobs(settings.sandbox.env, lambda: self._environment.confine(cwd, private, self.outputs, shown)),
-            allow_private_hosts=settings.permissions.private_hosts,
-            fetch_output=self._fetch_output,
-        )
-        extensions = self._environment.extensions
-        context.load_skill, context.new_skills = extensions.load_skill, extensions.new_skills
-        self._add_diagnostics(context)
-        return context
-
-    def worktree_context(self, cwd: Path) -> ToolContext:
-        repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
-        private = self.private.with_name(f"{self.private.name}-{new_id()}")
-        context = self.tool_context(cwd, private, repository.folders if repository else ())
-        context.mcp = self.mcp or context.mcp
-        return context
-
-    def _add_diagnostics(self, workspace: ToolContext) -> None:
-        """The language servers of a workspace, which are loaded with the first edit or call."""
-        environment = self._environment
-
-        @cache
-        def load() -> "LspHub":
-            from crushpy.extensions.lsp.lsp_hub import LspHub
-
-            new_jobs = partial(environment.server_jobs, workspace)
-            return LspHub(workspace, self._servers, environment.settings.lsp, new_jobs, self._emit)
-
-        async def attach(outcome: Outcome, observed: ObservedCall) -> Outcome:
-            is_used = outcome.changed or load.cache_info().currsize
-            return await load().attach(outcome, observed) if is_used else outcome
-
-        if self._servers:
-            workspace.lsp, workspace.additions = load, (attach,)
-
-    async def _fetch_output(self, name: str) -> None:
-        """Fetches an output that another machine stored, as a local file."""
-        data = await self._store.outputs.load(self.outputs.name, name)
-        if data is not None:
-            private_dir(self.outputs)
-            write_private(self.outputs / name, data)
-
-
 def _rules(
     environment: ProjectEnvironment,
     options: StartOptions,
-    workspaces: _Workspaces,
+    workspaces: Workspaces,
     tools: Sequence[AnyTool],
 ) -> RuleSet:
     permissions = environment.settings.permissions

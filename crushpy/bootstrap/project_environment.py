@@ -24,7 +24,6 @@ from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
 from crushpy.settings.layers import Loaded, load
 from crushpy.settings.schema import LspSettings, Settings
-from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -192,9 +191,9 @@ class ProjectEnvironment:
         used = self.trusted and not options.read_only and (options.interactive or chosen.headless)
         return [(endings, command) for endings, _, command in find_servers(chosen) if used and command]
 
-    def server_jobs(self, workspace: ToolContext) -> Jobs:
+    def server_jobs(self, cwd: Path, outputs: Path) -> Jobs:
         """The sandbox of one language server, in which the workspace is read-only."""
-        places = (workspace.cwd, self.paths.sandboxes / new_id(), workspace.output_dir, ())
+        places = (cwd, self.paths.sandboxes / new_id(), outputs, ())
         return Jobs(self.settings.sandbox.env, lambda: self.confine(*places, self.settings.lsp.memory_mb))
 
     def system_prompt(

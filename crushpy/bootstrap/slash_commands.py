@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.user_extensions import UserExtensions
 from crushpy.core.app_commands import AppCommand
@@ -19,6 +21,7 @@ from crushpy.engine.hooks import HookEvent, ObservedCall
 from crushpy.engine.runtime import CommandPrompt
 from crushpy.llm.errors import ModelError
 from crushpy.security.sanitize import one_line
+from crushpy.tools.base import CallContext
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.view import ViewArgs, ViewTool
@@ -105,8 +108,8 @@ class SlashCommands:
             return self._not_run(name, line, "the project is not trusted")
         self._events.emit_now(Notice(f"/{name} runs: {line}"))
         services, approvals = self._services, self._services.approvals
-        tool, args, context = BashTool(), BashArgs(line), services.workspace.with_path_cache()
-        call = ToolCall(new_id(), tool.name, {"command": line})
+        tool, args, call = BashTool(), BashArgs(line), ToolCall(new_id(), "bash", {"command": line})
+        context = CallContext(services.workspace, call_id=call.id)
         try:
             accesses = tool.accesses(args, context)
             hooked = await approvals.hooks.fire(HookEvent("PreToolUse", call=call, accesses=accesses))
@@ -120,7 +123,7 @@ class SlashCommands:
             if ruling.refusal:
                 self._agent.tools.denied_noninteractive |= ruling.denied_noninteractive
                 return self._not_run(name, line, ruling.refusal)
-            return (await tool.run(args, context.copy_for_call(call.id, lambda _: None, ruling.needs))).text
+            return (await tool.run(args, msgspec.structs.replace(context, needs=ruling.needs))).text
         except (ToolError, OSError) as error:
             return self._not_run(name, line, str(error))
 
@@ -130,7 +133,7 @@ class SlashCommands:
 
     async def _read(self, file: str) -> str:
         """The content of a file that the text names; empty if it cannot be read without a question."""
-        context, args = self._services.workspace.with_path_cache(), ViewArgs(file)
+        context, args = CallContext(self._services.workspace), ViewArgs(file)
         try:
             if self._services.approvals.judge(ViewTool().accesses(args, context)).verdict == "allow":
                 return f"\n\nContents of {file}:\n{(await ViewTool().run(args, context)).text}"

@@ -11,6 +11,7 @@ from crushpy.core.app_commands import by_slash
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.paths import Paths, extension_folders
 from crushpy.engine.agents.task_spec import AgentDefinition
+from crushpy.tools.base import Skills
 from crushpy.tools.errors import ToolError
 from crushpy.tools.skill import SkillTool
 
@@ -23,7 +24,7 @@ _LISTING = re.compile(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
 
 
-class UserExtensions:
+class UserExtensions(Skills):
     """`root`: of the project, if it is trusted. Files are read each time they are asked for."""
 
     def __init__(self, paths: Paths, root: Path | None) -> None:
@@ -71,7 +72,6 @@ class UserExtensions:
         return [one for one in skills if not one.document.flag("disable-model-invocation")]
 
     def load_skill(self, name: str) -> tuple[str, str]:
-        """The name and the text of a skill. Raises ToolError."""
         skills = {one.name: one for one in self._offered()}
         found = skills.get(name) or skills.get(name.rpartition(":")[2])
         if found is None:
@@ -82,7 +82,7 @@ class UserExtensions:
         return found.name, skill_text(found)
 
     def new_skills(self, known: str) -> str:
-        """Lines about the skills that `known`, the system prompt and earlier notes, does not list."""
+        """`known`: the system prompt and earlier notes."""
         listed = set(_LISTED.findall(known))
         new = [one for one in self._offered() if one.name not in listed]
         return "\n".join(f"- {one.name}: {one.description}" for one in new)

@@ -33,8 +33,9 @@ def register(app: typer.Typer) -> None:
 def list_servers(as_json: AsJson = False) -> None:
     """List the configured servers, and what is known of them. Starts none."""
     from crushpy.bootstrap.mcp_servers import McpServers
+    from crushpy.tools.shell.jobs import Jobs
 
-    servers = McpServers(environment_here())
+    servers = McpServers(environment_here(), Jobs())
     rows: list[Json] = [
         {
             "name": name,
@@ -121,14 +122,13 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     from crushpy.tools.shell.jobs import Jobs
 
     environment = environment_here()
-    servers = McpServers(environment)
-    if name not in servers.configs():
-        known = ", ".join(servers.configs()) or "none"
-        raise UsageError(f"There is no MCP server {name!r}. Configured: {known}.", "See: crushpy mcp list")
     paths = environment.paths
     private = paths.sandboxes / new_id()
     jobs = Jobs((), lambda: environment.confine(environment.cwd, private, paths.outputs / "mcp"))
-    servers.jobs = jobs
+    servers = McpServers(environment, jobs)
+    if name not in servers.configs():
+        known = ", ".join(servers.configs()) or "none"
+        raise UsageError(f"There is no MCP server {name!r}. Configured: {known}.", "See: crushpy mcp list")
     hub = servers.hub()
     if hub.needs_consent(one := hub.servers[name]):
         raise UsageError(
@@ -169,14 +169,12 @@ async def call_server_tool(
         arguments = msgspec.json.decode(args, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise UsageError(f"--args is not a JSON object: {error}.") from None
-    from crushpy.tools.base import ToolContext
-    from crushpy.tools.files.workspace_files import FileMemory
+    from crushpy.tools.base import CallContext, Workspace
     from crushpy.tools.shell.jobs import Jobs
 
     async with _open_hub(server) as hub:
-        cwd = working_folder()
-        context = ToolContext(cwd, Paths().outputs / "mcp", FileMemory(), Jobs())
-        context.emit = lambda text: print_note(clean(text.rstrip("\n")))
+        workspace = Workspace(working_folder(), Paths().outputs / "mcp", Jobs())
+        context = CallContext(workspace, emit=lambda text: print_note(clean(text.rstrip("\n"))))
         outcome = await hub.call(*hub.resolve(server, tool), arguments, context)
     print_text(clean(outcome.text) + "\n")
     if outcome.is_error:

@@ -23,7 +23,7 @@ from crushpy.permissions.decision import Decision, ExecutionContext, missing_nee
 from crushpy.permissions.path_rules import crushpy_folders, unreadable_below
 from crushpy.permissions.rules import FOLDER, RuleSet, escaped, in_mode
 from crushpy.sandbox.filesystem_view import writable_folders
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.spawn import spawn
 
@@ -110,13 +110,13 @@ class Approvals:
     def __init__(
         self,
         options: PermissionOptions,
-        context: ToolContext,
+        workspace: Workspace,
         session: LiveSession,
         user_settings: UserSettings,
         emit: Emit,
     ) -> None:
         self._options, self._rules = options, options.rules
-        self._workspace, self._jobs = context.cwd, context.jobs
+        self._workspace, self._jobs = workspace.cwd, workspace.jobs
         self._jobs.folders = lambda: self.folders
         self._session = session
         self._user_settings = user_settings

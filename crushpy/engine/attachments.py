@@ -35,7 +35,7 @@ class Attachments:
     """The pictures of one conversation's prompts."""
 
     def __init__(self, scope: AgentScope) -> None:
-        self._cwd, self._mcp = scope.services.workspace.cwd, scope.services.workspace.mcp
+        self._cwd, self._mcp = scope.services.workspace.cwd, scope.services.workspace.load_mcp
         self._models, self._session, self._emit = scope.models, scope.session, scope.emit
         self._reading: dict[str, asyncio.Task[tuple[tuple[Image | Note, ...], list[str]]]] = {}
 

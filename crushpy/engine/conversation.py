@@ -472,7 +472,7 @@ class Conversation:
     @property
     def language_servers(self) -> Sequence[Any]:
         """Each `LanguageServer` of the workspace; nothing is started by looking."""
-        return self._workspace.lsp().servers if self._workspace.lsp else ()
+        return self._workspace.lsp.servers if self._workspace.lsp else ()
 
     async def close(self) -> None:
         """Ends the running turn and all background jobs; closes connections and the database."""
@@ -496,7 +496,7 @@ class Conversation:
             what = headline("bash", {"command": job.command})
             self._emit(JobEnded(job.id, job.command, f"{job.id} was ended when crushpy quit: {what}"))
         await self._runtime.mcp.close()
-        left = await self._workspace.jobs.close()
+        left = await self._workspace.close()
         await self._runtime.change_recorder.close()
         if self._session.stored:
             root = self._session.info.root_id

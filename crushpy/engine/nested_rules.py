@@ -12,7 +12,7 @@ from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
 from crushpy.engine.hooks import ObservedCall
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Outcome
-from crushpy.tools.view import ViewArgs, ViewTool
+from crushpy.tools.view import ViewTool
 
 RULES_KEY = "rules:"
 TOOLS = ("view", "edit", "multiedit", "write")
@@ -28,7 +28,6 @@ class NestedRules:
     def __init__(self, services: Services, has_loaded: Callable[[str], bool] = lambda _: False) -> None:
         """`has_loaded`: whether the context holds a rules file."""
         self._services, self._has_loaded = services, has_loaded
-        self._context = services.workspace
         self._cwd = Path(os.path.realpath(services.workspace.cwd))
         self._arriving: set[str] = set()
         """Those that come with results which are not stored yet."""
@@ -48,8 +47,9 @@ class NestedRules:
     def read(self, name: str) -> str:
         """The text of a rules file, with its imports; empty if it cannot be read."""
         file = self._cwd / name
-        accesses = ViewTool().accesses(ViewArgs(str(file)), self._context)
-        if self._services.approvals.judge(accesses, self._context.cwd).verdict != "allow":
+        workspace = self._services.workspace
+        accesses = ViewTool().touches(workspace.real_path(str(file)))
+        if self._services.approvals.judge(accesses, workspace.cwd).verdict != "allow":
             return ""
         text = read_instructions(file, self._cwd, imports=self._services.trusted)
         cut = len(text) - MAX_FILE_CHARS

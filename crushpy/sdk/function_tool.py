@@ -13,7 +13,7 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.security.redact import redact
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import all_tools
 from crushpy.tools.shell.command_output import Output, describe_output
@@ -82,7 +82,7 @@ class FunctionTool(Tool[Args]):
     def description(self, template: Callable[[], str]) -> str:
         return self._text
 
-    async def run(self, args: Args, context: ToolContext) -> Outcome:
+    async def run(self, args: Args, context: CallContext) -> Outcome:
         given = {name: getattr(args, name) for name in args.__struct_fields__}
         try:
             if inspect.iscoroutinefunction(self._function):
@@ -92,7 +92,7 @@ class FunctionTool(Tool[Args]):
             text = result if isinstance(result, str) else _encode(result)
         except Exception as error:
             raise ToolError(f"{self.name} failed: {type(error).__name__}: {redact(str(error))}") from error
-        output = Output(context.output_dir)
+        output = Output(context.workspace.output_dir)
         output.feed(redact(text).encode(errors="replace"))
         output.close()
         return Outcome(describe_output(output.take(), output.where))

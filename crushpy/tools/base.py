@@ -1,24 +1,24 @@
-"""The interface of a tool: name, arguments, what it would touch, and what it does."""
+"""The interface of a tool: name, arguments, what it would touch, what it does, and what it is given."""
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
+from crushpy.security.sanitize import encodable
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.workspace_files import WorkspaceFiles
+from crushpy.tools.files.locate import NamedPath, locate
+from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
-    from crushpy.tools.files.workspace_files import FileMemory
     from crushpy.tools.shell.jobs import Jobs
 
 
@@ -68,8 +68,8 @@ GetImageLimits = Callable[[], ImageLimits | None]
 FindSkipped = Callable[[str, Path, Path], Callable[[str], bool] | None]
 """Called with a tool's name and a folder, as named and as resolved: which relative paths in it the tool must
 skip; None if none."""
-FetchOutput = Callable[[str], Awaitable[None]]
-"""Fetches a stored output by name, which another machine produced, into the folder of outputs."""
+LoadOutput = Callable[[str], Awaitable[None]]
+"""Loads a stored output by name, which another machine produced, into the folder of outputs."""
 _OUTPUT_NAME = re.compile(r"output-\w+\.txt")
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
@@ -77,96 +77,77 @@ Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
 """Runs a sub-agent and shows its progress."""
 
 
-async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> "Outcome":
-    raise ToolError("Tasks are not available here. Do it yourself.")
+class McpService(Protocol):
+    """The MCP servers of a conversation. Its methods raise ToolError, or ConsentNeeded."""
+
+    @property
+    def servers(self) -> Mapping[str, object]: ...
+
+    def resolve(self, server: str, tool: str) -> tuple[str, str]:
+        """The names of a server and its tool, which a model may have written in another form."""
+        ...
+
+    async def search(self, query: str, server: str) -> str: ...
+
+    async def describe(self, server: str, tool: str) -> str: ...
+
+    async def call(self, server: str, tool: str, arguments: Json, context: "CallContext") -> Outcome: ...
+
+    async def read(self, server: str, name: str) -> str:
+        """The text of a resource."""
+        ...
 
 
-LoadSkill = Callable[[str], tuple[str, str]]
-"""The full name and the text of a skill. Raises ToolError."""
+class LspArgs(Args, frozen=True):
+    """A question to a language server."""
+
+    action: Literal["diagnostics", "definition", "references", "symbols"]
+    file_path: str
+    line: Annotated[int, msgspec.Meta(description="from 1")] = 0
+    column: Annotated[int, msgspec.Meta(description="from 1; or name the word on the line in query")] = 0
+    query: str = ""
 
 
-def _unavailable(*_: object) -> Any:
-    raise ToolError("This is not available here.")
+class LspService(Protocol):
+    """The language servers of a workspace; nothing is started until one is needed."""
+
+    @property
+    def servers(self) -> Sequence[object]: ...
+
+    async def ask(self, args: LspArgs, context: "CallContext") -> Outcome: ...
+
+    async def close(self) -> None: ...
 
 
-class ToolContext:
-    """The services of a conversation that its tools use."""
+class Skills:
+    """The skills of a folder: none by default."""
 
-    def __init__(
-        self,
-        cwd: Path,
-        output_dir: Path,
-        memory: "FileMemory",
-        jobs: "Jobs",
-        *,
-        allow_private_hosts: bool = False,
-        fetch_output: FetchOutput = _unavailable,
-    ) -> None:
-        self.cwd = cwd
-        """The workspace: relative paths start here."""
-        self.output_dir = output_dir
-        """Where large outputs are stored in full."""
-        self.memory = memory
-        """Which files the model has read, and their content at that time."""
-        self.jobs = jobs
-        """Background commands."""
-        self.allow_private_hosts = allow_private_hosts
-        self.emit: Callable[[str], None] = lambda _: None
-        """Shows live output. Never blocks."""
-        self.recall: Recall = _unavailable
-        self.delegate: Delegate = _refuse_delegation
-        self.mcp: Callable[[], Any] = _unavailable
-        """Loads the `McpHub` of the conversation's MCP servers."""
-        self.lsp: Callable[[], Any] | None = None
-        """Loads the `LspHub` of the workspace; None if there is no language server."""
-        self.additions: tuple[Callable[[Outcome, Any], Awaitable[Outcome]], ...] = ()
-        """What results gain beside the rules files of their folders."""
-        self.load_skill: LoadSkill = _unavailable
-        self.new_skills: Callable[[str], str] = lambda _: ""
+    def load_skill(self, name: str) -> tuple[str, str]:
+        """The full name and the text of a skill. Raises ToolError."""
+        raise ToolError(f"There is no skill {name!r}.")
+
+    def new_skills(self, known: str) -> str:
         """Lines about the skills that a text does not list."""
-        self.is_loaded: Callable[[str], bool] = lambda _: False
-        """Whether the context holds what a key of `Outcome.loaded` names."""
-        self.image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
-        self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
-        """Which files of a searchable folder may not be read."""
-        self._fetch_output = fetch_output
-        self.files = WorkspaceFiles()
-        self.call_id = ""
-        self.resolved: dict[str, str] | None = None
-        """The resolved paths that permissions are decided on; None if they are not cached."""
-        self.needs = Privileges()
-        """What a command of this call was granted beyond the sandbox."""
+        return ""
 
-    def copy_for_agent(
-        self,
-        memory: "FileMemory",
-        recall: Recall,
-        delegate: Delegate | None,
-        image_limits: GetImageLimits,
-        find_skipped: FindSkipped,
-        is_loaded: Callable[[str], bool],
-    ) -> "ToolContext":
-        """A copy for one agent in the same workspace; without `delegate` it cannot start tasks."""
-        clone = copy(self)
-        clone.memory, clone.recall, clone.delegate = memory, recall, delegate or _refuse_delegation
-        clone.image_limits, clone.find_skipped, clone.is_loaded = image_limits, find_skipped, is_loaded
-        return clone
 
-    def copy_for_call(
-        self, call_id: str, emit: Callable[[str], None], needs: Privileges | None = None
-    ) -> "ToolContext":
-        """A copy for one call: live output goes to `emit`, commands are granted `needs`."""
-        clone = copy(self)
-        clone.emit = emit
-        clone.call_id = call_id
-        clone.needs = needs or Privileges()
-        return clone
+class Workspace(msgspec.Struct, frozen=True):
+    """A folder, and the services for it that all calls of all agents there share."""
 
-    def with_path_cache(self) -> "ToolContext":
-        """A copy for one call, from check to end: the path that was checked is the one that is used."""
-        clone = copy(self)
-        clone.resolved = {}
-        return clone
+    cwd: Path
+    """Relative paths start here."""
+    output_dir: Path
+    """Where large outputs are stored in full."""
+    jobs: "Jobs"
+    """Commands, also in the background."""
+    files: WorkspaceFiles = WorkspaceFiles()
+    """How files are read and written."""
+    skills: Skills = Skills()
+    mcp: Callable[[], McpService] | None = None
+    """Loads the MCP servers."""
+    lsp: LspService | None = None
+    load_output: LoadOutput | None = None
+    allow_private_hosts: bool = False
 
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
@@ -176,12 +157,13 @@ class ToolContext:
             return self.output_dir / expanded.name  # also if another machine produced it
         return self.jobs.file_tool_path(expanded if expanded.is_absolute() else self.cwd / expanded)
 
-    async def fetch_output(self, path: str) -> None:
-        """Makes an output of another machine available for `view`. Never raises."""
-        with suppress(CrushpyError, ToolError, OSError, ValueError, RuntimeError):
-            found = self.resolve(path)
-            if found.parent == self.output_dir and not found.exists():
-                await self._fetch_output(found.name)
+    def real_path(self, path: str) -> str:
+        """The file that a call on `path` would touch, with links resolved. Never raises."""
+        try:
+            return os.path.realpath(self.resolve(path))
+        except (OSError, ValueError, RuntimeError):
+            # `run` will refuse it.
+            return str(self.cwd / path)
 
     def shown(self, path: Path) -> str:
         """`path` for display: relative if inside the workspace."""
@@ -190,22 +172,64 @@ class ToolContext:
         except ValueError:
             return str(self.jobs.command_path(path))
 
+    async def fetch_output(self, path: str) -> None:
+        """Makes an output of another machine available for `view`. Never raises."""
+        with suppress(CrushpyError, ToolError, OSError, ValueError, RuntimeError):
+            found = self.resolve(path)
+            if self.load_output is not None and found.parent == self.output_dir and not found.exists():
+                await self.load_output(found.name)
 
-def real_path(context: ToolContext, path: str) -> str:
-    """The file that a call on `path` would touch, with links resolved. Never raises.
+    def load_mcp(self) -> McpService:
+        if self.mcp is None:
+            raise ToolError("There are no MCP servers here.")
+        return self.mcp()
 
-    The result is cached within a call: the path that was checked is opened, by `crushpy.security.safe_open`.
-    """
-    if context.resolved is not None and path in context.resolved:
-        return context.resolved[path]
-    try:
-        found = os.path.realpath(context.resolve(path))
-    except (OSError, ValueError, RuntimeError):
-        # `run` will refuse it.
-        found = str(context.cwd / path)
-    if context.resolved is not None:
-        context.resolved[path] = found
-    return found
+    async def close(self) -> list[int]:
+        """Ends every process of the workspace; returns those that could not be ended."""
+        if self.lsp is not None:
+            await self.lsp.close()
+        return await self.jobs.close()
+
+
+class CallingAgent(msgspec.Struct, frozen=True):
+    """What the calls of one agent share."""
+
+    memory: FileMemory = msgspec.field(default_factory=FileMemory)
+    """Which files the model has read, and their content at that time."""
+    recall: Recall | None = None
+    delegate: Delegate | None = None
+    """None if it cannot start tasks."""
+    image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
+    find_skipped: FindSkipped = lambda _tool, _place, _real: None
+    """Which files of a searchable folder may not be read."""
+    is_loaded: Callable[[str], bool] = lambda _: False
+    """Whether the context holds what a key of `Outcome.loaded` names."""
+
+
+class CallContext(msgspec.Struct, frozen=True):
+    """What a tool gets for one call."""
+
+    workspace: Workspace
+    agent: CallingAgent = msgspec.field(default_factory=CallingAgent)
+    call_id: str = ""
+    emit: Callable[[str], None] = lambda _: None
+    """Shows live output. Never blocks."""
+    needs: Privileges = Privileges()
+    """What a command was granted beyond the sandbox."""
+    resolved: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The real paths that permissions are decided on, by the paths as written."""
+
+    def real_path(self, path: str) -> str:
+        """As that of the workspace, and the same during the whole call, so that the path that was checked is
+        opened, by `crushpy.security.safe_open`."""
+        if path not in self.resolved:
+            self.resolved[path] = self.workspace.real_path(path)
+        return self.resolved[path]
+
+    def find(self, path: str) -> NamedPath:
+        """A path that the model wrote. Raises ToolError if it cannot be one."""
+        found = locate(self.workspace, path)
+        return NamedPath(found, Path(self.real_path(path)), encodable(self.workspace.shown(found)))
 
 
 class Tool(Generic[A]):
@@ -240,7 +264,7 @@ class Tool(Generic[A]):
         """The arguments, if the tool reads them itself."""
         return None
 
-    def target(self, args: Json, context: ToolContext) -> str:
+    def target(self, args: Json, workspace: Workspace) -> str:
         """The tool that a call is about, if it stands for another."""
         return ""
 
@@ -248,7 +272,7 @@ class Tool(Generic[A]):
         """Whether this call, with its unvalidated arguments, may run in parallel with others."""
         return self.parallel
 
-    def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
+    def accesses(self, args: A, context: CallContext) -> tuple[Access, ...]:
         """What this call would touch; by default the path in `file_path` or `path`, if it declares one. Looks
         at arguments and paths only."""
         if self.access.kind == "none":
@@ -256,17 +280,17 @@ class Tool(Generic[A]):
         named: str | None = getattr(args, "file_path", getattr(args, "path", None))
         if self.access.kind != "path" or named is None:
             raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")
-        return self.touches(real_path(context, named))
+        return self.touches(context.real_path(named))
 
     def touches(self, value: str = "") -> tuple[Access, ...]:
         """The access to one thing of the kind that the tool declares."""
         return (Access(self.name, self.access.kind, value, self.access.writes),)
 
-    async def preview(self, args: A, context: ToolContext) -> Display | None:
+    async def preview(self, args: A, context: CallContext) -> Display | None:
         """What to show with the question about this call. Must not change anything, and must not raise."""
         return None
 
-    async def run(self, args: A, context: ToolContext) -> Outcome:
+    async def run(self, args: A, context: CallContext) -> Outcome:
         raise NotImplementedError
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.process import Process, cannot_kill
@@ -117,21 +117,22 @@ class BashTool(Tool[BashArgs]):
     access = ToolAccess("command", writes=True)
     aliases: ClassVar[Mapping[str, str]] = {"run_in_background": "background"}
 
-    def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
-        needs = requested_privileges(args.needs, context)
+    def accesses(self, args: BashArgs, context: CallContext) -> tuple[Access, ...]:
+        needs = requested_privileges(args.needs, context.workspace.cwd)
         return (Access(self.name, self.access.kind, args.command, self.access.writes, needs),)
 
-    async def run(self, args: BashArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: BashArgs, context: CallContext) -> Outcome:
         if not args.command.strip():
             raise ToolError("The command is empty. Say what to run.")
+        place, jobs = context.workspace, context.workspace.jobs
         if args.background:
-            job = context.jobs.start(args.command, context.cwd, context.output_dir, context.needs)
+            job = jobs.start(args.command, place.cwd, place.output_dir, context.needs)
             return Outcome(
                 f"Started {job.id}. Read its output with job_output, end it with job_kill.",
                 display=Terminal(args.command, "", note=f"{job.id} runs in the background"),
             )
-        output = Output(context.output_dir, LiveOutput(context.emit))
-        process = context.jobs.run(args.command, context.cwd, output, context.needs)
+        output = Output(place.output_dir, LiveOutput(context.emit))
+        process = jobs.run(args.command, place.cwd, output, context.needs)
         try:
             in_time = await process.finish(args.timeout)
         except asyncio.CancelledError:
@@ -142,10 +143,10 @@ class BashTool(Tool[BashArgs]):
             return _finished_outcome(process, context)
         survivors = await process.kill()
         notes = (f"timed out after {args.timeout:g} s and was killed", cannot_kill(survivors))
-        return _build_outcome(process, *notes, *context.jobs.take_messages(context.needs), is_error=True)
+        return _build_outcome(process, *notes, *jobs.take_messages(context.needs), is_error=True)
 
 
-def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileges:
+def requested_privileges(args: PrivilegesArgs, cwd: Path) -> Privileges:
     """The privileges the agent asks for. Raises ToolError if they are invalid."""
     named = () if isinstance(args.network, bool) else args.network
     hosts: dict[str, None] = {}
@@ -158,33 +159,33 @@ def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileg
         hosts |= {host: None} if name != "*" else {}
     if any("\0" in folder for folder in args.write):
         raise ToolError("needs.write contains a NUL character, which no path can.")
-    folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
+    folders = tuple(os.path.normpath(cwd / Path(folder).expanduser()) for folder in args.write)
     return Privileges(args.network is True or "*" in named, tuple(hosts), folders, args.git)
 
 
-def _finished_outcome(process: Process, context: ToolContext) -> Outcome:
+def _finished_outcome(process: Process, context: CallContext) -> Outcome:
     exit_note = f"ended by {process.signal_name}" if process.signal_name else ""
     if process.exit_code:
         exit_note = f"exit code {process.exit_code}"
     background_note = ""
     if process.running:
         process.output.hide()
-        job = context.jobs.adopt(process)
+        job = context.workspace.jobs.adopt(process)
         background_note = (
             f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
         )
-    messages = context.jobs.take_messages(context.needs)
+    messages = context.workspace.jobs.take_messages(context.needs)
     notes = (exit_note, process.trouble, background_note, *messages)
     return _build_outcome(process, *notes, is_error=process.exit_code != 0, context=context)
 
 
 def _build_outcome(
-    process: Process, *notes: str, is_error: bool, context: ToolContext | None = None
+    process: Process, *notes: str, is_error: bool, context: CallContext | None = None
 ) -> Outcome:
     """`context`: to explain what the sandbox refused."""
     taken = process.output.take()
     why = ""
-    if is_error and context and (confinement := context.jobs.confinement).sandbox.on:
+    if is_error and context and (confinement := context.workspace.jobs.confinement).sandbox.on:
         why = explain_sandbox_failure(
             taken.text,
             process.exit_code,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, ToolAccess
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class FetchTool(ReadingTool[FetchArgs]):
         self._look_up = look_up
         self._max_seconds = max_seconds
 
-    def accesses(self, args: FetchArgs, context: ToolContext) -> tuple[Access, ...]:
+    def accesses(self, args: FetchArgs, context: CallContext) -> tuple[Access, ...]:
         from crushpy.tools.web.page_visit import target_of
 
         try:
@@ -35,7 +35,7 @@ class FetchTool(ReadingTool[FetchArgs]):
         # It changes nothing, but a request can carry secrets out, so it asks like a change.
         return self.touches(target.authority)
 
-    async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: FetchArgs, context: CallContext) -> Outcome:
         from crushpy.tools.web.page_visit import resolve, visit
 
         return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)

@@ -12,9 +12,9 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import Folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import explain_errors, find_place, open_place
+from crushpy.tools.files.locate import explain_errors, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
 from crushpy.tools.search.ripgrep import ProgramEnd, find_ripgrep, list_files, read_records, required
 
@@ -32,16 +32,16 @@ class GlobTool(ReadingTool[GlobArgs]):
     args = GlobArgs
     access = ToolAccess("path", default=".")
 
-    async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
-        place = find_place(context, args.path)
-        with explain_errors(context, place, "searched"):
+    async def run(self, args: GlobArgs, context: CallContext) -> Outcome:
+        place = context.find(args.path)
+        with explain_errors(context.workspace, place, "searched"):
             opened = open_place(place, "give glob a folder")
         with opened:
             return await self._find(args, context, place.path, opened)
 
-    async def _find(self, args: GlobArgs, context: ToolContext, folder: Path, opened: Folder) -> Outcome:
+    async def _find(self, args: GlobArgs, context: CallContext, folder: Path, opened: Folder) -> Outcome:
         pattern = GlobPattern(_relative_pattern(args.pattern, folder))
-        is_skipped = context.find_skipped(self.name, folder, opened.path)
+        is_skipped = context.agent.find_skipped(self.name, folder, opened.path)
         found: list[str] = []
 
         def add_match(record: bytes) -> bool:
@@ -58,7 +58,7 @@ class GlobTool(ReadingTool[GlobArgs]):
             raise ToolError(f"The files could not be listed: {ended.errors}")
         existing = await asyncio.to_thread(lambda: list(changed_times(opened, found)))
         newest = heapq.nsmallest(_MAX_FILES, existing, key=lambda file: (-file[1], file[0]))
-        shown = [context.shown(folder / path) for path, _ in newest]
+        shown = [context.workspace.shown(folder / path) for path, _ in newest]
         return _format_result(
             encodable(args.pattern), shown, len(existing), ended, (NOT_SEARCHED,) if is_skipped else ()
         )

@@ -10,9 +10,9 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import NotRegular, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
+from crushpy.tools.files.locate import NamedPath, explain_errors
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
 from crushpy.tools.search.ripgrep import FindRipgrep, LineSearch, ProgramEnd, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
@@ -39,23 +39,23 @@ class GrepTool(ReadingTool[GrepArgs]):
         self._find_ripgrep = find_ripgrep
         self._timeout = timeout
 
-    async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: GrepArgs, context: CallContext) -> Outcome:
         _check_pattern(args.pattern, args.include)
-        place = find_place(context, args.path)
+        place = context.find(args.path)
         notes: tuple[str, ...] = ()
         search = LineSearch(required(self._find_ripgrep), args.pattern, self._timeout)
-        with explain_errors(context, place, "searched"):
+        with explain_errors(context.workspace, place, "searched"):
             try:
                 folder = open_folder(place.real)
             except NotADirectoryError:
-                found = Matches(lambda _: context.shown(place.path))
+                found = Matches(lambda _: context.workspace.shown(place.path))
                 ended = await _search_file(search, place, found)
                 return _format_result(args, found, ended, self._timeout, notes)
             with folder:
                 include = GlobPattern(args.include) if args.include else None
-                is_skipped = context.find_skipped(self.name, place.path, place.real)
+                is_skipped = context.agent.find_skipped(self.name, place.path, place.real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
-                found = Matches(lambda path: context.shown(place.path / path))
+                found = Matches(lambda path: context.workspace.shown(place.path / path))
                 ended = await search.in_folder(
                     folder,
                     args.include,

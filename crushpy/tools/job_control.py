@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.shell.command_output import describe_output
 from crushpy.tools.shell.process import cannot_kill
 
@@ -24,8 +24,8 @@ class JobOutputTool(Tool[JobOutputArgs]):
     args = JobOutputArgs
     access = ToolAccess("none")
 
-    async def run(self, args: JobOutputArgs, context: ToolContext) -> Outcome:
-        job = context.jobs.get(args.job_id)
+    async def run(self, args: JobOutputArgs, context: CallContext) -> Outcome:
+        job = context.workspace.jobs.get(args.job_id)
         output = await job.read(args.wait)
         return Outcome(
             describe_output(output, job.process.output.where, job.status),
@@ -45,8 +45,8 @@ class JobKillTool(Tool[JobKillArgs]):
     args = JobKillArgs
     access = ToolAccess("none")
 
-    async def run(self, args: JobKillArgs, context: ToolContext) -> Outcome:
-        job = context.jobs.get(args.job_id)
+    async def run(self, args: JobKillArgs, context: CallContext) -> Outcome:
+        job = context.workspace.jobs.get(args.job_id)
         survivors = await job.kill()
         text = "; ".join(filter(None, (job.status, cannot_kill(survivors))))
         return Outcome(f"{text}.", is_error=bool(survivors), display=job.process.display("", text))

@@ -9,8 +9,8 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
-from crushpy.tools.files.locate import explain_errors, find_place, open_place
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
+from crushpy.tools.files.locate import explain_errors, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, IgnoreRules, IsSkipped
 
 _MAX_ENTRIES = 400
@@ -25,7 +25,7 @@ class LsTool(ReadingTool[LsArgs]):
     args = LsArgs
     access = ToolAccess("path", default=".")
 
-    async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: LsArgs, context: CallContext) -> Outcome:
         return await asyncio.to_thread(_ls, args, context)
 
 
@@ -42,16 +42,16 @@ class _Folder:
         self.folders: list[_Folder] = []
 
 
-def _ls(args: LsArgs, context: ToolContext) -> Outcome:
-    place = find_place(context, args.path)
+def _ls(args: LsArgs, context: CallContext) -> Outcome:
+    place = context.find(args.path)
     real, name = place.real, place.shown
     with (
-        explain_errors(context, place, "listed"),
+        explain_errors(context.workspace, place, "listed"),
         open_place(place, "use view") as folder,
         folder.entries() as entries,
     ):
         next(entries, None)
-    below = context.find_skipped("ls", place.path, real)
+    below = context.agent.find_skipped("ls", place.path, real)
     is_skipped: IsSkipped = (lambda found: below(str(found.relative_to(real)))) if below else None
     skip_note = f"\n{NOT_SEARCHED}" if below else ""
     root = _Folder(real, IgnoreRules.at(real), is_skipped)

@@ -1,6 +1,6 @@
 """Tools of MCP servers: one constant tool that stands for all, and one for each that is offered itself.
 
-The servers are reached through `ToolContext.mcp`; nothing here starts one.
+The servers are reached through `Workspace.mcp`; nothing here starts one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from msgspec import Meta
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
 from crushpy.core.messages import Data, Json
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool, Workspace
 from crushpy.tools.errors import ToolError
 
 KNOWN_FILE = "servers.json"
@@ -72,37 +72,39 @@ class McpTool(Tool[McpArgs]):
     def runs_in_parallel(self, args: Json) -> bool:
         return args.get("action") != "call"
 
-    def target(self, args: Json, context: ToolContext) -> str:
+    def target(self, args: Json, workspace: Workspace) -> str:
         if args.get("action") != "call":
             return ""
         with suppress(ToolError):
             return mcp_tool_name(
-                *self._resolve(str(args.get("server", "")), str(args.get("tool", "")), context)
+                *self._resolve(str(args.get("server", "")), str(args.get("tool", "")), workspace)
             )
         return ""
 
-    def accesses(self, args: McpArgs, context: ToolContext) -> tuple[Access, ...]:
+    def accesses(self, args: McpArgs, context: CallContext) -> tuple[Access, ...]:
         if args.action != "call":
             return (Access(self.name, "none"),)
-        name = mcp_tool_name(*self._resolve(args.server, args.tool, context))
+        name = mcp_tool_name(*self._resolve(args.server, args.tool, context.workspace))
         return (Access(name, "none", writes=True),)
 
-    async def run(self, args: McpArgs, context: ToolContext) -> Outcome:
-        service = context.mcp()
+    async def run(self, args: McpArgs, context: CallContext) -> Outcome:
+        service = context.workspace.load_mcp()
         match args.action:
             case "search":
                 return Outcome(await service.search(args.query, args.server))
             case "describe":
-                return Outcome(await service.describe(*self._resolve(args.server, args.tool, context)))
+                return Outcome(
+                    await service.describe(*self._resolve(args.server, args.tool, context.workspace))
+                )
             case "call":
                 return await service.call(
-                    *self._resolve(args.server, args.tool, context), args.arguments, context
+                    *self._resolve(args.server, args.tool, context.workspace), args.arguments, context
                 )
 
-    def _resolve(self, server: str, tool: str, context: ToolContext) -> tuple[str, str]:
+    def _resolve(self, server: str, tool: str, workspace: Workspace) -> tuple[str, str]:
         if not tool:
             raise ToolError("Name the tool: search lists the tools of every server.")
-        return context.mcp().resolve(server, tool)
+        return workspace.load_mcp().resolve(server, tool)
 
 
 class NativeMcpTool(McpTool):
@@ -127,10 +129,10 @@ class NativeMcpTool(McpTool):
     def runs_in_parallel(self, args: Json) -> bool:
         return False
 
-    def target(self, args: Json, context: ToolContext) -> str:
+    def target(self, args: Json, workspace: Workspace) -> str:
         return self.name
 
-    def _resolve(self, server: str, tool: str, context: ToolContext) -> tuple[str, str]:
+    def _resolve(self, server: str, tool: str, workspace: Workspace) -> tuple[str, str]:
         return server, tool
 
 

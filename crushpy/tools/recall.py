@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Excerpt
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.truncate import truncate
 
@@ -21,9 +21,11 @@ class RecallTool(ReadingTool[RecallArgs]):
     args = RecallArgs
     access = ToolAccess("none")
 
-    async def run(self, args: RecallArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: RecallArgs, context: CallContext) -> Outcome:
         if bool(args.query.strip()) == bool(args.message_id.strip()):
             raise ToolError("Give either query or message_id.")
-        found = await context.recall(args.query.strip(), args.message_id.strip())
+        if context.agent.recall is None:
+            raise ToolError("There are no earlier messages here.")
+        found = await context.agent.recall(args.query.strip(), args.message_id.strip())
         title = args.query.strip() or args.message_id.strip()
         return Outcome(truncate(found).text, display=Excerpt(f"recall {title}", found))

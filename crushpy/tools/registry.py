@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.core.access import Access, ToolAccess, ToolTable, declare_tools
 from crushpy.core.messages import Json, ToolCall
-from crushpy.tools.base import AnyTool, Args, ToolContext
+from crushpy.tools.base import AnyTool, Args, CallContext
 from crushpy.tools.errors import ToolError
 
 
@@ -101,11 +101,11 @@ def check_call(tools: Mapping[str, AnyTool], call: ToolCall) -> tuple[AnyTool, A
     return tool, check_args(tool, call.args)
 
 
-def accesses_of(tools: Mapping[str, AnyTool], context: ToolContext, call: ToolCall) -> tuple[Access, ...]:
+def accesses_of(tools: Mapping[str, AnyTool], call: ToolCall, context: CallContext) -> tuple[Access, ...]:
     """What a call would access; empty if it is invalid."""
     try:
         tool, args = check_call(tools, call)
-        return tool.accesses(args, context.with_path_cache())
+        return tool.accesses(args, context)
     except (ToolError, OSError):
         return ()
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.tools.base import A, Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import A, Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 
 
@@ -14,7 +14,7 @@ class _SessionTool(Tool[A]):
 
     access = ToolAccess("none")
 
-    async def run(self, args: A, context: ToolContext) -> Outcome:
+    async def run(self, args: A, context: CallContext) -> Outcome:
         raise ToolError(f"{self.name} cannot be used here.")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Json
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool
 
 SKILL_KEY = "skill:"
 
@@ -28,9 +28,9 @@ class SkillTool(Tool[SkillArgs]):
         name = {"type": "string", "enum": list(self.names)}
         return {"type": "object", "properties": {"name": name}, "required": ["name"]}
 
-    async def run(self, args: SkillArgs, context: ToolContext) -> Outcome:
-        name, text = context.load_skill(args.name.strip())
+    async def run(self, args: SkillArgs, context: CallContext) -> Outcome:
+        name, text = context.workspace.skills.load_skill(args.name.strip())
         key = SKILL_KEY + name
-        if context.is_loaded(key):
+        if context.agent.is_loaded(key):
             return Outcome(f"The skill {name} is loaded already: follow the instructions above.")
         return Outcome(text, loaded=(key,))

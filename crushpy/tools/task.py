@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Json
-from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Delegation, Outcome, Tool
 from crushpy.tools.errors import ToolError
 
 
@@ -30,9 +30,11 @@ class TaskTool(Tool[TaskArgs]):
     def runs_in_parallel(self, args: Json) -> bool:
         return args.get("read_only") is True
 
-    async def run(self, args: TaskArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: TaskArgs, context: CallContext) -> Outcome:
         if not args.prompt.strip():
             raise ToolError("The prompt is empty. Say what to do and what to report.")
         how = (args.model.strip(), args.context_strategy or "", args.agent.strip())
         order = Delegation(args.prompt, args.read_only, *how, context.call_id)
-        return await context.delegate(order, context.emit)
+        if context.agent.delegate is None:
+            raise ToolError("Tasks are not available here. Do it yourself.")
+        return await context.agent.delegate(order, context.emit)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Todo, TodoList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 
 
@@ -20,7 +20,7 @@ class TodosTool(Tool[TodosArgs]):
     in_reading_tasks = True
     aliases: ClassVar[Mapping[str, str]] = {"content": "text"}
 
-    async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: TodosArgs, context: CallContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):
             if not item.text.strip():
                 raise ToolError(f"Todo {number} has no text. Say what to do.")

@@ -11,9 +11,9 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
+from crushpy.tools.files.locate import NamedPath, explain_errors
 from crushpy.tools.files.text_file import decode, normalize, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
@@ -36,36 +36,36 @@ class ViewTool(ReadingTool[ViewArgs]):
     args = ViewArgs
     access = ToolAccess("path")
 
-    async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: ViewArgs, context: CallContext) -> Outcome:
         if args.offset < 0 or args.limit < 1:
             raise ToolError(
                 "offset is the first line to show, counted from 1; limit is how many, at least 1."
             )
-        await context.fetch_output(args.file_path)
+        await context.workspace.fetch_output(args.file_path)
         return await asyncio.to_thread(_view, args, context)
 
 
-def _view(args: ViewArgs, context: ToolContext) -> Outcome:
-    place = find_place(context, args.file_path)
+def _view(args: ViewArgs, context: CallContext) -> Outcome:
+    place = context.find(args.file_path)
     shown = place.shown
     offset = max(args.offset, 1)
     raw = _read(place, context)
     if media_type := image_type(raw):
-        return _describe_image(shown, raw, media_type, context.image_limits())
+        return _describe_image(shown, raw, media_type, context.agent.image_limits())
     file = decode(raw)
     if file is None:
         raise ToolError(f"{shown} is a binary file ({len(raw):,} bytes): it cannot be shown as text.")
     lines = split_lines(encodable(normalize(file.text)))
     wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
     outcome = _format_lines(shown, file.form, wanted, len(lines), offset, args.limit)
-    context.memory.remember(place.real, raw)
+    context.agent.memory.remember(place.real, raw)
     return outcome
 
 
-def _read(place: NamedPath, context: ToolContext) -> bytes:
-    with explain_errors(context, place, "read"):
+def _read(place: NamedPath, context: CallContext) -> bytes:
+    with explain_errors(context.workspace, place, "read"):
         try:
-            return context.files.read(place.path, place.real, place.shown)
+            return context.workspace.files.read(place.path, place.real, place.shown)
         except (FileNotFoundError, NotADirectoryError) as error:
             if not place.path.is_symlink():
                 raise

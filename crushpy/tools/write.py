@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from crushpy.core.own_tags import restore_tags
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files import file_change
 from crushpy.tools.files.text_file import TextFile
@@ -26,7 +26,7 @@ class WriteTool(file_change.FileChangeTool[WriteArgs]):
     name = "write"
     args = WriteArgs
 
-    def plan(self, args: WriteArgs, context: ToolContext) -> file_change.FileChange:
+    def plan(self, args: WriteArgs, context: CallContext) -> file_change.FileChange:
         original = file_change.open_original(context, args.file_path)
         file = original.file
         file.check(args.content)
@@ -43,11 +43,11 @@ class WriteTool(file_change.FileChangeTool[WriteArgs]):
             )
         return file_change.FileChange(original, text, (note,) if note else ())
 
-    async def run(self, args: WriteArgs, context: ToolContext) -> Outcome:
+    async def run(self, args: WriteArgs, context: CallContext) -> Outcome:
         try:
             change, diff = await file_change.make_change(context, lambda: self.plan(args, context))
         except _Unchanged as unchanged:
-            context.memory.remember(unchanged.path, unchanged.raw)
+            context.agent.memory.remember(unchanged.path, unchanged.raw)
             return Outcome(str(unchanged))
         verb = "Created" if diff.created else "Wrote"
         notes = "".join(f"\nNote: {note}." for note in change.notes)

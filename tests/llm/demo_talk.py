@@ -9,11 +9,10 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.protocol import CallPiece, Done, Request, Sent, TextPiece, ToolSpec
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import AnyTool, CallContext, Workspace
 from crushpy.tools.bash import BashTool
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool
 from crushpy.tools.job_control import JobOutputTool
@@ -63,7 +62,7 @@ class Talk:
         self.specs = tuple(ToolSpec(tool.name, tool.name, schema(tool.args)) for tool in TOOLS)
         if new_session:
             self.specs += (NEW_SESSION,)
-        self.context = ToolContext(folder, folder.parent / "outputs", FileMemory(), Jobs())
+        self.context = CallContext(Workspace(folder, folder.parent / "outputs", Jobs()))
 
     async def ask(self, prompt: str, most_steps: int = 60) -> str:
         """Lets the demo work on a prompt until it asks for no more tools; its last words."""

@@ -17,9 +17,8 @@ from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import ResourceLimits, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox, bubblewrap_programs, find_sandbox, working_sandbox
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 NOBODY = 65534
@@ -97,7 +96,7 @@ async def confined(
     *,
     sandbox: Sandbox | None = None,
     **config: Any,
-) -> AsyncGenerator[ToolContext]:
+) -> AsyncGenerator[CallContext]:
     """A context for `workspace`; `home` is crushpy's, which commands must not see."""
     home.mkdir(mode=0o700, exist_ok=True)
     folders = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", home / "put_aside", **config)
@@ -105,13 +104,13 @@ async def confined(
     jobs = Jobs((), lambda: confine_in(sandbox or find_sandbox(), folders, private, limits))
     assert jobs.confinement.sandbox.on  # what tests try must never run outside
     try:
-        yield ToolContext(workspace, home / "outputs", FileMemory(), jobs)
+        yield CallContext(Workspace(workspace, home / "outputs", jobs))
     finally:
         await jobs.close()
 
 
 async def bash(
-    context: ToolContext, command: str, needs: Privileges | None = None, *, timeout: float = 60
+    context: CallContext, command: str, needs: Privileges | None = None, *, timeout: float = 60
 ) -> Outcome:
-    lent = context.copy_for_call("call", lambda _: None, needs)
+    lent = CallContext(context.workspace, needs=needs or Privileges())
     return await BashTool().run(BashArgs(command, timeout), lent)

@@ -9,7 +9,7 @@ import pytest
 from confined import bash, confined, needs_sandbox
 
 from crushpy.core.access import Privileges
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import CallContext
 
 pytestmark = [
     needs_sandbox,
@@ -19,7 +19,7 @@ GIT = Privileges(git=True)
 
 
 @pytest.fixture
-async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[ToolContext]:
+async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[CallContext]:
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
     async with confined(workspace, tmp_path / "crushpy") as lent:
         yield lent
@@ -29,7 +29,7 @@ def config(workspace: Path) -> Path:
     return workspace / ".git" / "config"
 
 
-async def test_git_writes_what_it_needs_where_it_was_granted(context: ToolContext, workspace: Path) -> None:
+async def test_git_writes_what_it_needs_where_it_was_granted(context: CallContext, workspace: Path) -> None:
     commands = (
         "git remote add origin https://a.example/b.git",
         "git config user.name me && git config user.email me@a.example",
@@ -71,7 +71,7 @@ async def test_git_writes_what_it_needs_where_it_was_granted(context: ToolContex
     ],
 )
 async def test_a_setting_that_runs_programs_is_taken_back_and_said(
-    context: ToolContext, workspace: Path, tmp_path: Path, setting: str, value: str
+    context: CallContext, workspace: Path, tmp_path: Path, setting: str, value: str
 ) -> None:
     before = config(workspace).read_bytes()
     outcome = await bash(context, f"git config '{setting}' '{value}'", GIT)
@@ -83,7 +83,7 @@ async def test_a_setting_that_runs_programs_is_taken_back_and_said(
 
 
 async def test_what_the_user_set_stays_and_is_no_reason_to_take_anything_back(
-    context: ToolContext, workspace: Path
+    context: CallContext, workspace: Path
 ) -> None:
     subprocess.run(["git", "-C", str(workspace), "config", "core.editor", "vi"], check=True)
     outcome = await bash(context, "git config user.name me", GIT)
@@ -93,7 +93,7 @@ async def test_what_the_user_set_stays_and_is_no_reason_to_take_anything_back(
 
 @pytest.mark.parametrize("trick", ["rm .git/config; ln -s ../other .git/config", "echo '[' >> .git/config"])
 async def test_a_file_of_settings_that_is_none_any_more_is_put_back(
-    context: ToolContext, workspace: Path, trick: str
+    context: CallContext, workspace: Path, trick: str
 ) -> None:
     before = config(workspace).read_bytes()
     (workspace / "other").write_text('[core]\n  pager = "./run"\n')
@@ -101,7 +101,7 @@ async def test_a_file_of_settings_that_is_none_any_more_is_put_back(
     assert config(workspace).read_bytes() == before and not config(workspace).is_symlink()
 
 
-async def test_hooks_stay_as_they_are_although_git_was_granted(context: ToolContext, workspace: Path) -> None:
+async def test_hooks_stay_as_they_are_although_git_was_granted(context: CallContext, workspace: Path) -> None:
     (workspace / ".git" / "hooks").mkdir(exist_ok=True)
     outcome = await bash(context, "echo x > .git/hooks/pre-commit", GIT)
     assert outcome.is_error and not (workspace / ".git" / "hooks" / "pre-commit").exists()

@@ -12,7 +12,7 @@ from confined import bash, confined, needs_sandbox
 
 from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import ResourceLimits
-from crushpy.tools.files.locate import locate, real_path
+from crushpy.tools.files.locate import locate
 from crushpy.tools.shell.process import cannot_kill
 
 pytestmark = needs_sandbox
@@ -171,10 +171,10 @@ async def test_one_tmp_for_commands_and_file_tools_and_none_of_the_hosts(workspa
     async with confined(workspace, home) as context:
         listed = await bash(context, "echo from a command > /tmp/note; ls /tmp")
         assert "note" in listed.text.split()
-        assert locate(context, "/tmp/note").read_text() == "from a command\n"
-        assert real_path(context, "/tmp/note").startswith(str(home))
-        assert context.shown(locate(context, "/tmp/note")) == "/tmp/note"
-        locate(context, "/tmp/back").write_text("from a tool\n")
+        assert locate(context.workspace, "/tmp/note").read_text() == "from a command\n"
+        assert context.workspace.real_path("/tmp/note").startswith(str(home))
+        assert context.workspace.shown(locate(context.workspace, "/tmp/note")) == "/tmp/note"
+        locate(context.workspace, "/tmp/back").write_text("from a tool\n")
         assert (await bash(context, "cat /tmp/back", Privileges(git=True))).text == "from a tool"
     assert not list((home / "sandboxes").glob("*"))
 
@@ -202,7 +202,7 @@ async def test_a_killed_keeper_is_told_and_the_next_command_has_a_new_one(
         call = asyncio.create_task(bash(context, "echo begun > begun; sleep 60"))
         while not (workspace / "begun").exists():
             await asyncio.sleep(0.01)
-        os.kill(context.jobs.confinement.supervisors[0].pid, signal.SIGKILL)
+        os.kill(context.workspace.jobs.confinement.supervisors[0].pid, signal.SIGKILL)
         outcome = await call
         assert outcome.is_error and "gets a new one" in outcome.text
         assert (await bash(context, "echo on")).text == "on"
@@ -267,9 +267,11 @@ async def test_what_only_the_user_has_in_tmp_is_outside_and_judged_so(
     theirs = tmp_path / "error.log"
     theirs.write_text("what went wrong\n")
     async with confined(workspace, home) as context:
-        assert real_path(context, str(theirs)) == str(theirs.resolve()), "outside: the rules decide"
+        assert context.workspace.real_path(str(theirs)) == str(theirs.resolve()), "outside: the rules decide"
         missing = tmp_path / "new.txt"
-        assert real_path(context, str(missing)).startswith(str(home)), "new files are the conversation's own"
+        assert context.workspace.real_path(str(missing)).startswith(str(home)), (
+            "new files are the conversation's own"
+        )
         await bash(context, f"mkdir -p {tmp_path}; echo mine > {theirs}")
-        assert locate(context, str(theirs)).read_text() == "mine\n"
+        assert locate(context.workspace, str(theirs)).read_text() == "mine\n"
     assert theirs.read_text() == "what went wrong\n"

@@ -17,8 +17,7 @@ from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
-from crushpy.tools.base import ToolContext
-from crushpy.tools.files.workspace_files import FileMemory
+from crushpy.tools.base import CallContext, Workspace
 from crushpy.tools.shell.jobs import Jobs
 
 __all__ = ["home_of_nobody"]
@@ -82,7 +81,7 @@ class Scene:
         home.mkdir(mode=0o700, exist_ok=True)
         config = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", self.aside)
         self.jobs = Jobs((), lambda: self._confine(sandbox, config, home))
-        self.context = ToolContext(workspace, home / "outputs", FileMemory(), self.jobs)
+        self.context = CallContext(Workspace(workspace, home / "outputs", self.jobs))
 
     def _confine(self, sandbox: Sandbox, config: SandboxConfig, home: Path) -> Unconfined:
         return confine_in(sandbox, config, home / "sandboxes" / "one")

@@ -11,9 +11,8 @@ from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Bubblewrap
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import working_sandbox
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 pytestmark = pytest.mark.skipif(
@@ -24,12 +23,12 @@ HOSTS = Privileges(hosts=("localhost",))
 
 
 @pytest.fixture
-async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[ToolContext]:
+async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[CallContext]:
     outputs, own = tmp_path / "outputs", tmp_path / "own"
     own.mkdir(mode=0o700)
     config = SandboxConfig(workspace, tmp_path, (own,), outputs, tmp_path / "aside")
     jobs = Jobs((), lambda: Bubblewrap(working_sandbox(), config, own / "private"))
-    yield ToolContext(workspace, outputs, FileMemory(), jobs)
+    yield CallContext(Workspace(workspace, outputs, jobs))
     await jobs.close()
 
 
@@ -48,8 +47,8 @@ async def port() -> AsyncGenerator[int]:
     server.close()
 
 
-async def run(context: ToolContext, command: str, needs: Privileges) -> Outcome:
-    lent = context.copy_for_call("call", lambda _: None, needs)
+async def run(context: CallContext, command: str, needs: Privileges) -> Outcome:
+    lent = CallContext(context.workspace, needs=needs)
     return await BashTool().run(BashArgs(command), lent)
 
 
@@ -58,7 +57,7 @@ def ask(url: str) -> str:
     return f"NO_PROXY= no_proxy= {sys.executable} -c '{ASK}' {url}"
 
 
-async def test_a_host_that_was_given_is_reached_and_no_other(context: ToolContext, port: int) -> None:
+async def test_a_host_that_was_given_is_reached_and_no_other(context: CallContext, port: int) -> None:
     outcome = await run(context, ask(f"http://localhost:{port}/"), HOSTS)
     assert (outcome.is_error, outcome.text.strip()) == (False, "hello")
     refused = await run(context, ask("http://evil.example/"), HOSTS)
@@ -69,7 +68,7 @@ async def test_a_host_that_was_given_is_reached_and_no_other(context: ToolContex
 
 
 async def test_a_command_without_hosts_is_refused_at_once_and_told_which_to_ask_for(
-    context: ToolContext, port: int
+    context: CallContext, port: int
 ) -> None:
     await run(context, "true", HOSTS)
     refused = await run(context, ask(f"http://localhost:{port}/"), Privileges())
@@ -85,44 +84,47 @@ async def test_a_command_without_hosts_is_refused_at_once_and_told_which_to_ask_
     assert "hosts-" not in (await run(context, "ls /tmp", Privileges())).text
 
 
-async def test_the_direct_way_stays_shut_for_who_was_given_hosts(context: ToolContext, port: int) -> None:
+async def test_the_direct_way_stays_shut_for_who_was_given_hosts(context: CallContext, port: int) -> None:
     direct = f"{sys.executable} -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"
     assert (await run(context, direct, HOSTS)).is_error
 
 
-async def serve_in_background(context: ToolContext) -> None:
+async def serve_in_background(context: CallContext) -> None:
     """A server on the loopback of the sandbox, by a job that was granted nothing."""
     serve = (
         "import http.server as web, pathlib; server = web.HTTPServer(('127.0.0.1', 8765), "
         "web.SimpleHTTPRequestHandler); pathlib.Path('ready').touch(); server.serve_forever()"
     )
-    lent = context.copy_for_call("call", lambda _: None, Privileges())
+    lent = CallContext(context.workspace)
     await BashTool().run(BashArgs(f'{sys.executable} -c "{serve}"', background=True), lent)
     async with asyncio.timeout(60):
-        while not (context.cwd / "ready").exists():
+        while not (context.workspace.cwd / "ready").exists():
             await asyncio.sleep(0.01)
 
 
 async def test_a_server_in_the_background_is_reached_by_a_command_with_hosts(
-    context: ToolContext, port: int
+    context: CallContext, port: int
 ) -> None:
-    (context.cwd / "page.txt").write_text("from the job")
+    (context.workspace.cwd / "page.txt").write_text("from the job")
     await serve_in_background(context)
     near = f"{sys.executable} -c '{ASK}' http://localhost:8765/page.txt"
     both = await run(context, f"{near} && {ask(f'http://localhost:{port}/')}", HOSTS)
     assert both.text.split() == ["from", "the", "job", "hello"], both.text
-    (context.cwd / ".envrc").touch()  # from now on commands see another folder: other supervisors
+    (context.workspace.cwd / ".envrc").touch()  # from now on commands see another folder: other supervisors
     again = await run(context, near, HOSTS)
     assert again.text.startswith("from the job")
 
 
 async def test_the_way_to_hosts_is_shut_for_commands_beside_those_that_have_it(
-    context: ToolContext, port: int
+    context: CallContext, port: int
 ) -> None:
-    lent = context.copy_for_call("call", lambda _: None, HOSTS)
+    lent = CallContext(context.workspace, needs=HOSTS)
     await BashTool().run(BashArgs("echo $http_proxy > address; sleep 600", background=True), lent)
     async with asyncio.timeout(60):
-        while not (context.cwd / "address").exists() or not (context.cwd / "address").read_text():
+        while (
+            not (context.workspace.cwd / "address").exists()
+            or not (context.workspace.cwd / "address").read_text()
+        ):
             await asyncio.sleep(0.01)
     through = f"http_proxy=$(cat address) {ask(f'http://localhost:{port}/')}"
     assert (await run(context, through, HOSTS)).text.strip() == "hello"

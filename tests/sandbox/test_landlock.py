@@ -131,7 +131,7 @@ async def test_commands_of_one_conversation_may_end_each_other_but_not_the_proce
     async with confined(scene, home) as context:
         await bash(context, "sleep 60 >/dev/null 2>&1 & echo $! > pid")
         assert (await bash(context, "kill $(cat pid) && echo ended")).text == "ended"
-        above = context.jobs.confinement.supervisors[0].pid
+        above = context.workspace.jobs.confinement.supervisors[0].pid
         refused = await bash(context, f"kill -9 {above} {os.getpid()}")
         assert refused.text.count("Operation not permitted") == 2
 
@@ -236,7 +236,7 @@ async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Pa
             "(sleep 0.2; rm -rf .git) > /dev/null 2>&1 & echo begun",
         ):
             said = (await bash(context, command)).text
-            while any(each.busy for each in context.jobs.confinement.supervisors):
+            while any(each.busy for each in context.workspace.jobs.confinement.supervisors):
                 await asyncio.sleep(0.01)
             said += (await bash(context, "true")).text
             assert "was restored" in said, command

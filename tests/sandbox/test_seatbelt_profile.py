@@ -11,8 +11,7 @@ from crushpy.sandbox.confinement import confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.mounts import Mount, seatbelt_profile, view
-from crushpy.tools.base import ToolContext
-from crushpy.tools.files.workspace_files import FileMemory
+from crushpy.tools.base import CallContext, Workspace
 from crushpy.tools.shell.jobs import Jobs
 
 RULE = re.compile(r'\((allow|deny) ([a-z*\- ]+?)(?: \((subpath|literal) "(.*)"\))?\)')
@@ -74,7 +73,7 @@ async def test_commands_are_started_under_the_profile(tmp_path: Path) -> None:
     )
     sandbox = Sandbox("sandbox-exec", program=str(program))
     jobs = Jobs((), lambda: confine_in(sandbox, config, tmp_path / "own" / "private"))
-    context = ToolContext(workspace, tmp_path / "outputs", FileMemory(), jobs)
+    context = CallContext(Workspace(workspace, tmp_path / "outputs", jobs))
     try:
         assert (await bash(context, 'echo "$TMPDIR"', Privileges())).text == str(tmp_path / "own/private/tmp")
     finally:

@@ -6,29 +6,30 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 DEADLINE = 60.0
 
 
 @asynccontextmanager
-async def lent(workspace: Path, outputs: Path | None = None) -> AsyncIterator[ToolContext]:
+async def lent(
+    workspace: Path, outputs: Path | None = None, jobs: Jobs | None = None
+) -> AsyncIterator[CallContext]:
     """A context for `workspace` whose processes are gone at the end, whatever the test did."""
-    context = ToolContext(workspace, outputs or workspace.parent / "outputs", FileMemory(), Jobs())
+    context = CallContext(Workspace(workspace, outputs or workspace.parent / "outputs", jobs or Jobs()))
     try:
         yield context
     finally:
-        await context.jobs.close()
+        await context.workspace.jobs.close()
 
 
-async def bash(context: ToolContext, command: str, timeout: float = 60, background: bool = False) -> Outcome:
+async def bash(context: CallContext, command: str, timeout: float = 60, background: bool = False) -> Outcome:
     return await BashTool().run(BashArgs(command, timeout, background), context)
 
 
-async def timed_out(context: ToolContext, command: str, once: Callable[[Outcome], object]) -> Outcome:
+async def timed_out(context: CallContext, command: str, once: Callable[[Outcome], object]) -> Outcome:
     """What a command gives that its timeout ended; with more time where it was ended before `once` held."""
     for seconds in (0.3, 2, 10, 40):
         outcome = await bash(context, command, seconds)

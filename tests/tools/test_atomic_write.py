@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from filetools import call, knows, lend, names, refused
 
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import CallContext
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_change import FileChange, make_change, open_original
@@ -25,18 +25,18 @@ _HELPERS = str(Path(__file__).parent)
 
 
 @pytest.fixture
-def context(workspace: Path) -> ToolContext:
+def context(workspace: Path) -> CallContext:
     return lend(workspace)
 
 
-def known(context: ToolContext, name: str = "a", content: str = "one\n") -> Path:
-    file = context.cwd / name
+def known(context: CallContext, name: str = "a", content: str = "one\n") -> Path:
+    file = context.workspace.cwd / name
     file.write_text(content)
     knows(context, file)
     return file
 
 
-async def replace_passage(context: ToolContext, path: str = "a") -> str:
+async def replace_passage(context: CallContext, path: str = "a") -> str:
     return (await call(EditTool(), context, file_path=path, old_string="one", new_string="two")).text
 
 
@@ -44,56 +44,56 @@ async def replace_passage(context: ToolContext, path: str = "a") -> str:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o600, 0o664, 0o4711])
-async def test_the_mode_is_kept(context: ToolContext, mode: int) -> None:
+async def test_the_mode_is_kept(context: CallContext, mode: int) -> None:
     file = known(context)
     file.chmod(mode)
     await replace_passage(context)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("two\n", mode)
 
 
-async def test_a_new_file_has_the_mode_that_the_user_chose(context: ToolContext) -> None:
+async def test_a_new_file_has_the_mode_that_the_user_chose(context: CallContext) -> None:
     before = os.umask(0o027)
     try:
         await call(WriteTool(), context, file_path="new", content="x")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((context.cwd / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE((context.workspace.cwd / "new").stat().st_mode) == 0o640
 
 
-async def test_a_link_stays_a_link_and_its_file_is_changed(context: ToolContext) -> None:
-    (context.cwd / "real").mkdir()
+async def test_a_link_stays_a_link_and_its_file_is_changed(context: CallContext) -> None:
+    (context.workspace.cwd / "real").mkdir()
     file = known(context, "real/a")
-    (context.cwd / "link").symlink_to("real/a")
+    (context.workspace.cwd / "link").symlink_to("real/a")
     await replace_passage(context, "link")
-    assert (context.cwd / "link").is_symlink()
+    assert (context.workspace.cwd / "link").is_symlink()
     assert file.read_text() == "two\n" and not file.is_symlink()
-    assert names(context.cwd) == ["link", "real"] and names(context.cwd / "real") == ["a"]
+    assert names(context.workspace.cwd) == ["link", "real"] and names(context.workspace.cwd / "real") == ["a"]
 
 
-async def test_a_link_to_nothing_stays_and_its_file_is_made(context: ToolContext) -> None:
-    (context.cwd / "link").symlink_to("made/later")
+async def test_a_link_to_nothing_stays_and_its_file_is_made(context: CallContext) -> None:
+    (context.workspace.cwd / "link").symlink_to("made/later")
     await call(WriteTool(), context, file_path="link", content="x\n")
-    assert (context.cwd / "link").is_symlink()
-    assert (context.cwd / "made" / "later").read_text() == "x\n"
+    assert (context.workspace.cwd / "link").is_symlink()
+    assert (context.workspace.cwd / "made" / "later").read_text() == "x\n"
 
 
-async def test_other_hard_links_keep_the_old_content_and_that_is_said(context: ToolContext) -> None:
+async def test_other_hard_links_keep_the_old_content_and_that_is_said(context: CallContext) -> None:
     file = known(context)
-    (context.cwd / "b").hardlink_to(file)
+    (context.workspace.cwd / "b").hardlink_to(file)
     text = await replace_passage(context)
     assert "Note: 1 other hard links to it keep the old content." in text
-    assert (file.read_text(), (context.cwd / "b").read_text()) == ("two\n", "one\n")
+    assert (file.read_text(), (context.workspace.cwd / "b").read_text()) == ("two\n", "one\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-async def test_the_owner_is_kept(context: ToolContext) -> None:
+async def test_the_owner_is_kept(context: CallContext) -> None:
     file = known(context)
     os.chown(file, 12345, 23456)
     await replace_passage(context)
     assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
 
 
-async def test_extended_attributes_are_kept(context: ToolContext) -> None:
+async def test_extended_attributes_are_kept(context: CallContext) -> None:
     file = known(context)
     try:
         os.setxattr(file, "user.crushpy", b"label")
@@ -103,22 +103,22 @@ async def test_extended_attributes_are_kept(context: ToolContext) -> None:
     assert os.getxattr(file, "user.crushpy") == b"label"
 
 
-async def test_no_temporary_file_is_left(context: ToolContext) -> None:
+async def test_no_temporary_file_is_left(context: CallContext) -> None:
     known(context)
     await replace_passage(context)
     await call(WriteTool(), context, file_path="b", content="x")
-    assert names(context.cwd) == ["a", "b"]
+    assert names(context.workspace.cwd) == ["a", "b"]
 
 
 # --- what is refused ---------------------------------------------------------------------------------------
 
 
-async def test_a_read_only_file_is_not_replaced(context: ToolContext) -> None:
+async def test_a_read_only_file_is_not_replaced(context: CallContext) -> None:
     file = known(context)
     file.chmod(0o444)
     error = await refused(EditTool(), context, file_path="a", old_string="one", new_string="two")
     assert error.startswith("a is read-only")
-    assert (file.read_text(), names(context.cwd)) == ("one\n", ["a"])
+    assert (file.read_text(), names(context.workspace.cwd)) == ("one\n", ["a"])
 
 
 def test_a_file_changed_at_the_last_moment_is_not_overwritten(workspace: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_read_only_folder_is_refused_with_its_name() -> None:
 # --- interrupted -------------------------------------------------------------------------------------------
 
 
-async def test_a_second_cancellation_waits_for_the_write_too(context: ToolContext) -> None:
+async def test_a_second_cancellation_waits_for_the_write_too(context: CallContext) -> None:
     loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def plan() -> FileChange:
@@ -265,12 +265,12 @@ async def test_a_second_cancellation_waits_for_the_write_too(context: ToolContex
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    assert (context.cwd / "new").read_text() == "whole\n"
+    assert (context.workspace.cwd / "new").read_text() == "whole\n"
 
 
 @pytest.mark.slow
 async def test_a_cancelled_write_is_whole_or_not_there_and_over_when_we_hear_of_it(
-    context: ToolContext,
+    context: CallContext,
 ) -> None:
     new = "two\n" * 1_000_000
     file = known(context)
@@ -283,6 +283,6 @@ async def test_a_cancelled_write_is_whole_or_not_there_and_over_when_we_hear_of_
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
-        assert names(context.cwd) == ["a"]
+        assert names(context.workspace.cwd) == ["a"]
         assert file.read_text() in ("one\n", new)
-        assert context.memory.state(file, file.read_bytes()) == "unchanged"
+        assert context.agent.memory.state(file, file.read_bytes()) == "unchanged"

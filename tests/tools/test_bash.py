@@ -12,7 +12,7 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Outcome
+from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
@@ -180,7 +180,7 @@ async def test_large_output_keeps_head_and_tail_and_the_whole_in_a_private_file(
 async def test_small_output_leaves_no_file(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, "seq 1000")
-        assert not context.output_dir.exists()
+        assert not context.workspace.output_dir.exists()
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ async def test_live_output_comes_while_the_command_runs_and_is_complete(workspac
     async with lent(workspace) as context:
         call = asyncio.create_task(
             bash(
-                context.copy_for_call("", pieces.append),
+                CallContext(context.workspace, emit=pieces.append),
                 "echo one; printf half; while [ ! -e go ]; do sleep 0.02; done; echo way",
             )
         )
@@ -267,7 +267,7 @@ async def test_a_rewritten_line_is_shown_live_in_its_last_state(workspace: Path)
     wait = "while [ ! -e go ]; do sleep 0.02; done"
     async with lent(workspace) as context:
         command = rf"printf '10%%'; {wait}; printf '\r20%%'; printf '\r30%%\nend\n'"
-        call = asyncio.create_task(bash(context.copy_for_call("", pieces.append), command))
+        call = asyncio.create_task(bash(CallContext(context.workspace, emit=pieces.append), command))
         await until(lambda: pieces, "the first state is shown")
         (workspace / "go").touch()
         assert (await call).text == "30%\nend"
@@ -278,7 +278,7 @@ async def test_live_output_is_bounded_however_much_is_printed(workspace: Path) -
     pieces: list[str] = []
     begun = time.monotonic()
     async with lent(workspace) as context:
-        await timed_out(context.copy_for_call("", pieces.append), "yes", lambda _: pieces)
+        await timed_out(CallContext(context.workspace, emit=pieces.append), "yes", lambda _: pieces)
     assert len(pieces) <= (time.monotonic() - begun) * 10 + 4
     assert max(map(len, pieces)) < 5_000
 
@@ -366,7 +366,7 @@ async def test_a_background_child_that_keeps_the_output_does_not_hold_the_call(w
         assert not outcome.is_error
         pid = await pid_in(workspace / "pid")
         assert alive(pid)
-        await context.jobs.get("job1").kill()
+        await context.workspace.jobs.get("job1").kill()
         assert not alive(pid)
 
 
@@ -375,7 +375,7 @@ async def test_a_background_child_can_go_on_printing_after_the_call(workspace: P
     async with lent(workspace) as context:
         assert "job1" in (await bash(context, child)).text
         (workspace / "go").touch()
-        assert (await context.jobs.get("job1").read(DEADLINE)).text == "later\n"
+        assert (await context.workspace.jobs.get("job1").read(DEADLINE)).text == "later\n"
         assert (workspace / "proof").exists()
 
 
@@ -452,8 +452,7 @@ async def test_variables_that_are_named_reach_commands_and_secrets_only_by_their
 ) -> None:
     for name in ("MYAPP_MODE", "MYAPP_TOKEN", "DEPLOY_KEY", "OTHER"):
         monkeypatch.setenv(name, "x")
-    async with lent(workspace) as context:
-        context.jobs = Jobs(("MYAPP_*", "DEPLOY_KEY"))
+    async with lent(workspace, jobs=Jobs(("MYAPP_*", "DEPLOY_KEY"))) as context:
         names = env_of((await bash(context, "env")).text)
     assert {"MYAPP_MODE", "DEPLOY_KEY"} <= names
     assert not {"MYAPP_TOKEN", "OTHER"} & names

@@ -14,17 +14,16 @@ from crushpy import __version__
 from crushpy.core.access import Access
 from crushpy.core.messages import Excerpt
 from crushpy.http.public_addresses import is_public
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.web.page_visit import resolve
 
 
-def context(workspace: Path, allow_private: bool = True) -> ToolContext:
+def context(workspace: Path, allow_private: bool = True) -> CallContext:
     outputs = workspace.parent / "outputs"
-    return ToolContext(workspace, outputs, FileMemory(), Jobs(), allow_private_hosts=allow_private)
+    return CallContext(Workspace(workspace, outputs, Jobs(), allow_private_hosts=allow_private))
 
 
 async def fetched(workspace: Path, given: Answer) -> Outcome:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from web import Answer, answer, web
 
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
-from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
@@ -20,7 +19,7 @@ ZIPPED = HEAD + b"content-encoding: gzip\r\n\r\n"
 
 async def fetched(workspace: Path, given: Answer, seconds: float = 30) -> Outcome:
     outputs = workspace.parent / "outputs"
-    context = ToolContext(workspace, outputs, FileMemory(), Jobs(), allow_private_hosts=True)
+    context = CallContext(Workspace(workspace, outputs, Jobs(), allow_private_hosts=True))
     async with web({"/page": given}) as site:
         return await FetchTool(max_seconds=seconds).run(FetchArgs(f"{site.url}/page"), context)
 

@@ -13,12 +13,12 @@ from crushpy.tools.view import ViewTool
 
 async def test_a_file_is_one_file_by_whichever_path(workspace: Path) -> None:
     context = lend(workspace)
-    (context.cwd / "a").write_bytes(b"one\n")
-    (context.cwd / "link").symlink_to("a")
+    (context.workspace.cwd / "a").write_bytes(b"one\n")
+    (context.workspace.cwd / "link").symlink_to("a")
     await ViewTool().run(ViewTool.args("link"), context)
     await EditTool().run(EditTool.args("sub/../a", "one", "two"), context)
-    assert (context.cwd / "a").read_bytes() == b"two\n"
-    (context.cwd / "a").write_bytes(b"three\n")
+    assert (context.workspace.cwd / "a").read_bytes() == b"two\n"
+    (context.workspace.cwd / "a").write_bytes(b"three\n")
     with pytest.raises(ToolError, match="has changed since it was read"):
         await EditTool().run(EditTool.args("link", "three", "four"), context)
 

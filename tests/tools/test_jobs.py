@@ -9,18 +9,18 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.job_control import JobKillArgs, JobKillTool, JobOutputArgs, JobOutputTool
 from crushpy.tools.registry import check_args
 from crushpy.tools.shell.jobs import MAX_RUNNING
 
 
-async def output(context: ToolContext, job_id: str, wait: float = 0) -> Outcome:
+async def output(context: CallContext, job_id: str, wait: float = 0) -> Outcome:
     return await JobOutputTool().run(JobOutputArgs(job_id, wait), context)
 
 
-async def kill(context: ToolContext, job_id: str) -> Outcome:
+async def kill(context: CallContext, job_id: str) -> Outcome:
     return await JobKillTool().run(JobKillArgs(job_id), context)
 
 
@@ -28,7 +28,7 @@ async def test_a_background_command_gives_its_job_at_once(workspace: Path) -> No
     async with lent(workspace) as context:
         outcome = await bash(context, "sleep 60", background=True)
         assert outcome.text.startswith("Started job1.")
-        assert [(job.id, job.command) for job in context.jobs.running()] == [("job1", "sleep 60")]
+        assert [(job.id, job.command) for job in context.workspace.jobs.running()] == [("job1", "sleep 60")]
         assert (await bash(context, "sleep 60", background=True)).text.startswith("Started job2.")
 
 
@@ -81,8 +81,8 @@ async def test_a_job_that_prints_without_end_is_kept_in_bounds(workspace: Path) 
     assert whole_of(context) == "".join(f"{number}\n" for number in range(1, 200_001))
 
 
-def whole_of(context: ToolContext) -> str:
-    return "".join(file.read_text() for file in context.output_dir.glob("*.txt"))
+def whole_of(context: CallContext) -> str:
+    return "".join(file.read_text() for file in context.workspace.output_dir.glob("*.txt"))
 
 
 async def test_a_killed_job_is_gone_with_all_it_started(workspace: Path) -> None:
@@ -93,7 +93,7 @@ async def test_a_killed_job_is_gone_with_all_it_started(workspace: Path) -> None
         assert outcome.text == "job1 was killed."
         assert not outcome.is_error
         assert not alive(pid)
-        assert context.jobs.running() == ()
+        assert context.workspace.jobs.running() == ()
         assert (await output(context, "job1")).text == "up\n[job1 was killed]"
 
 
@@ -108,7 +108,7 @@ async def test_a_job_whose_child_stays_is_still_running(workspace: Path) -> None
     async with lent(workspace) as context:
         await bash(context, "sleep 60 & echo $! > pid", background=True)
         pid = await pid_in(workspace / "pid")
-        await until(context.jobs.get("job1").process.exited.is_set, "the shell has ended")
+        await until(context.workspace.jobs.get("job1").process.exited.is_set, "the shell has ended")
         assert (
             "the shell ended with exit code 0, what it started is still running"
             in (await output(context, "job1")).text
@@ -150,10 +150,12 @@ async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> No
         await bash(context, "trap '' TERM; echo $$ > a; while :; do sleep 60; done", background=True)
         await bash(context, "env -i setsid sh -c 'echo $$ > b; sleep 60' & wait", background=True)
         await bash(context, "env -i sh -c 'echo $$ > c; sleep 60' & sleep 0.1", background=True)
-        await until(context.jobs.get("job3").process.exited.is_set, "only its child is left of the third")
+        await until(
+            context.workspace.jobs.get("job3").process.exited.is_set, "only its child is left of the third"
+        )
         pids = [await pid_in(workspace / name) for name in "abc"]
         assert all(map(alive, pids))
-        await context.jobs.close()
+        await context.workspace.jobs.close()
         assert not any(map(alive, pids))
         with pytest.raises(ToolError, match="closing"):
             await bash(context, "sleep 60", background=True)

@@ -11,6 +11,7 @@ from support.pictures import picture
 from crushpy.core.access import Access
 from crushpy.core.messages import Excerpt
 from crushpy.llm.tokens import OPENAI
+from crushpy.tools.base import CallingAgent
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 from crushpy.tools.view import ViewTool
 
@@ -154,8 +155,7 @@ async def test_an_image_is_known_by_its_first_bytes_and_shown(
 @pytest.mark.slow
 async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture(4_000, 3_000))
-    context = lend(workspace)
-    context.image_limits = lambda: OPENAI.limits
+    context = lend(workspace, CallingAgent(image_limits=lambda: OPENAI.limits))
     outcome = await call(ViewTool(), context, file_path="a.png")
     assert (outcome.images[0].width, outcome.images[0].height) == (1_024, 768)
     assert "1024x768 (scaled down from 4000x3000)" in outcome.text
@@ -163,8 +163,7 @@ async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) 
 
 async def test_a_model_without_eyes_is_told_what_it_cannot_see(workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture())
-    context = lend(workspace)
-    context.image_limits = lambda: None
+    context = lend(workspace, CallingAgent(image_limits=lambda: None))
     outcome = await call(ViewTool(), context, file_path="a.png")
     assert not outcome.images and not outcome.is_error
     assert "image/png" in outcome.text and "cannot look at pictures" in outcome.text
@@ -265,10 +264,10 @@ async def test_a_viewed_file_is_known_and_a_change_is_noticed(workspace: Path) -
     file = workspace / "a"
     file.write_text("one\n" * 10)
     context = lend(workspace)
-    assert context.memory.state(file, file.read_bytes()) == "unread"
+    assert context.agent.memory.state(file, file.read_bytes()) == "unread"
     await call(ViewTool(), context, file_path="a", limit=1)
-    assert context.memory.state(file, file.read_bytes()) == "unchanged"
-    assert context.memory.state(file, b"other") == "changed"
+    assert context.agent.memory.state(file, file.read_bytes()) == "unchanged"
+    assert context.agent.memory.state(file, b"other") == "changed"
 
 
 async def test_a_refused_view_leaves_the_file_unread(workspace: Path) -> None:
@@ -276,4 +275,4 @@ async def test_a_refused_view_leaves_the_file_unread(workspace: Path) -> None:
     file.write_text("one\n")
     context = lend(workspace)
     await refused(ViewTool(), context, file_path="a", offset=5)
-    assert context.memory.state(file, file.read_bytes()) == "unread"
+    assert context.agent.memory.state(file, file.read_bytes()) == "unread"

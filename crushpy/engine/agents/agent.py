@@ -18,8 +18,7 @@ from crushpy.engine.turn.session_calls import SessionCalls
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Turn
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, Delegate, ToolContext
-from crushpy.tools.files.workspace_files import FileMemory
+from crushpy.tools.base import AnyTool, CallingAgent, Delegate
 
 
 class Agent:
@@ -41,17 +40,16 @@ class Agent:
         self.reviews = builder.reviews
         self.policy = CompactionPolicy(scope, self.view, self.thresholds, builder, preparations)
         session_calls = SessionCalls(scope, tools, self.policy, pins)
-        self.tools = ToolRunner(scope, tools, self._tool_context(delegate), session_calls)
+        self.tools = ToolRunner(scope, tools, self._as_caller(delegate), session_calls)
 
-    def _tool_context(self, delegate: Delegate | None) -> ToolContext:
+    def _as_caller(self, delegate: Delegate | None) -> CallingAgent:
         scope, services = self.scope, self.scope.services
-        return services.workspace.copy_for_agent(
-            FileMemory(),
-            partial(recall, services.store, scope.session),
-            delegate,
-            lambda: scope.models.image_limits(scope.session.info.model),
-            partial(services.approvals.left_out, workspace=services.workspace.cwd),
-            scope.session.has_loaded,
+        return CallingAgent(
+            recall=partial(recall, services.store, scope.session),
+            delegate=delegate,
+            image_limits=lambda: scope.models.image_limits(scope.session.info.model),
+            find_skipped=partial(services.approvals.left_out, workspace=services.workspace.cwd),
+            is_loaded=scope.session.has_loaded,
         )
 
     def turn(self, spent: Spent) -> Turn:

@@ -9,6 +9,7 @@ from crushpy.core.events import Event
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.hooks import ResultAddition
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.session.audit_trail import AuditTrail
@@ -16,7 +17,7 @@ from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Workspace
 
 Emit = Callable[[Event], None]
 
@@ -28,12 +29,14 @@ class Services(msgspec.Struct, frozen=True):
     user_settings: UserSettings
     templates: Templates
     approvals: Approvals
-    workspace: ToolContext
-    """Where tools work; each agent gets a copy with its own file memory and `recall`."""
+    workspace: Workspace
+    """Where tools work."""
     audit: AuditTrail
     """Records the decision about every tool call of every agent."""
     recorder: ChangeRecorder | None = None
     """Notified of every tool call of every agent; None in a worktree, whose changes become a branch."""
+    additions: tuple[ResultAddition, ...] = ()
+    """What results gain beside the rules files of their folders."""
     interactive: bool = False
     trusted: bool = False
     shown_warnings: set[str] = msgspec.field(default_factory=set[str])

@@ -74,7 +74,7 @@ class TaskWorkspace(Data, frozen=True):
             raise ToolError(f"worktree.setup failed ({ended}): {output.take().text.strip()[-500:]}")
 
     async def __aexit__(self, *_: object) -> None:
-        await uncancellable(self.services.workspace.jobs.close())
+        await uncancellable(self.services.workspace.close())
 
 
 class FleetAttempt(Data, frozen=True):

@@ -174,7 +174,7 @@ class BoundaryPlanner:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._view, self._thresholds = view, thresholds
         self._pins = pins
-        self._load_skill = scope.services.workspace.load_skill
+        self._load_skill = scope.services.workspace.skills.load_skill
         self.pins, self.rules, self.ledger = CarriedPins(), CarriedRules(), Ledger()
         self.loaded: tuple[LoadedText, ...] = ()
         """As they were last read."""

@@ -27,11 +27,11 @@ from crushpy.security.safe_git import git_output, known_filters
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import EVERYTHING, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate, real_path
+from crushpy.tools.files.locate import locate
 from crushpy.tools.files.text_file import decode, normalize, read_regular
-from crushpy.tools.view import ViewArgs, ViewTool
+from crushpy.tools.view import ViewTool
 from crushpy.util.images import image_type
 
 MAX_FILE_CHARS = 1_000_000
@@ -57,7 +57,7 @@ class PinService:
 
     def __init__(self, scope: AgentScope) -> None:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
-        self._store, self._context = scope.services.store, scope.services.workspace
+        self._store, self._workspace = scope.services.store, scope.services.workspace
         self._approvals = scope.services.approvals
         self._root = scope.session.info.root_id
         self._decided: set[str] = set()
@@ -71,7 +71,7 @@ class PinService:
     async def add_file(self, path: str) -> PinView:
         """Pins a file as it will be at each boundary."""
         try:
-            real = real_path(self._context, str(locate(self._context, path)))
+            real = self._workspace.real_path(str(locate(self._workspace, path)))
             refused, judged = self._judged(real)
             if refused:
                 raise UsageError(f"{encodable(path)} cannot be pinned: {refused}")
@@ -174,7 +174,7 @@ class PinService:
     def _content(self, pin: Pin) -> PinView:
         name, text, problem = pin.source, pin.text, ""
         if pin.kind == "file":
-            name = encodable(self._context.shown(Path(pin.source)))
+            name = encodable(self._workspace.shown(Path(pin.source)))
             text, problem = self._file_content(pin.source, name)
         return PinView(pin.number, pin.kind, name, redact(text), problem, created_at=pin.created_at)
 
@@ -194,9 +194,9 @@ class PinService:
 
     def _judged(self, path: str) -> tuple[str, str]:
         """Why `view` may not read this file without a question (empty if it may), and its real path."""
-        accesses = ViewTool().accesses(ViewArgs(path), self._context)
-        decision = self._approvals.judge(accesses)
-        return "" if decision.verdict == "allow" else decision.reason, accesses[0].value
+        real = self._workspace.real_path(path)
+        decision = self._approvals.judge(ViewTool().touches(real))
+        return "" if decision.verdict == "allow" else decision.reason, real
 
     def _views(self, contents: list[PinView]) -> tuple[PinView, ...]:
         """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
@@ -359,7 +359,7 @@ async def stored_facts(
     return found[: len(rows)]
 
 
-async def take_snapshot(info: SessionInfo, workspace: ToolContext) -> WorkspaceSnapshot:
+async def take_snapshot(info: SessionInfo, workspace: Workspace) -> WorkspaceSnapshot:
     """The state beyond the messages: git, jobs, todos and grants."""
     return WorkspaceSnapshot(
         cwd=str(workspace.cwd),

@@ -15,7 +15,7 @@ class ModeNotes:
         self._session, self._templates = scope.session, scope.services.templates
         self._approvals = scope.services.approvals
         self._task = bool(scope.task)
-        self._find_new_skills = scope.services.workspace.new_skills
+        self._find_new_skills = scope.services.workspace.skills.new_skills
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by the notes that are due."""

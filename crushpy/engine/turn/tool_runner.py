@@ -22,7 +22,7 @@ from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
 from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.storage.records import CallStart, StorageError
-from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
+from crushpy.tools.base import AnyTool, Args, CallContext, CallingAgent, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.registry import accesses_of, check_call, describe_unknown
 from crushpy.tools.truncate import truncate
@@ -70,15 +70,16 @@ class ToolRunner:
     """The tools of one agent. `denied_noninteractive`: a permission was needed and no user could be asked."""
 
     def __init__(
-        self, scope: AgentScope, tools: tuple[AnyTool, ...], context: ToolContext, session_calls: SessionCalls
+        self, scope: AgentScope, tools: tuple[AnyTool, ...], caller: CallingAgent, session_calls: SessionCalls
     ) -> None:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit
         self._recorder, self._verify_database = scope.services.recorder, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
-        self._context, self._session_calls = context, session_calls
+        self._workspace, self._caller = scope.services.workspace, caller
+        self._session_calls = session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
-        self._additions: tuple[ResultAddition, ...] = (self._rules.attach, *context.additions)
+        self._additions: tuple[ResultAddition, ...] = (self._rules.attach, *scope.services.additions)
         self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
         self._batch = CallBatch()
         self.denied_noninteractive = False
@@ -91,7 +92,8 @@ class ToolRunner:
         calls = [RunningCall(message, call) for call in message.calls]
         others = [one for one in calls if one.call.name not in LLM_TOOLS]
         self._batch = CallBatch(
-            [one.call for one in others], partial(accesses_of, self._tools, self._context)
+            [one.call for one in others],
+            lambda call: accesses_of(self._tools, call, self._new_context(call)),
         )
         unannounced = iter(message.calls)
         try:
@@ -116,8 +118,15 @@ class ToolRunner:
 
     def _announce(self, calls: Iterable[ToolCall]) -> None:
         for call in calls:
-            target = tool.target(call.args, self._context) if (tool := self._tools.get(call.name)) else ""
+            target = tool.target(call.args, self._workspace) if (tool := self._tools.get(call.name)) else ""
             self._emit(ToolCalled(call.id, call.name, call.args, target))
+
+    def _new_context(self, call: ToolCall) -> CallContext:
+        """For one call, from its check to its end."""
+        emit = self._emit
+        return CallContext(
+            self._workspace, self._caller, call.id, lambda text: emit(ToolOutput(call.id, text))
+        )
 
     def _is_parallel(self, one: RunningCall) -> bool:
         tool = self._tools.get(one.call.name)
@@ -156,7 +165,7 @@ class ToolRunner:
         if one.message.finish == "length":
             return Outcome(TRUNCATED, is_error=True)
         try:
-            context = self._context.with_path_cache()
+            context = self._new_context(call)
             amended = ""
             while True:
                 tool, args = check_call(self._tools, call)
@@ -171,7 +180,7 @@ class ToolRunner:
                     accesses = tool.accesses(args, context)
                 preview = partial(tool.preview, args, context)
                 ruling = await self._approvals.rule(
-                    call, accesses, preview, self._task, context.cwd, hooked, self._batch
+                    call, accesses, preview, self._task, self._workspace.cwd, hooked, self._batch
                 )
                 if ruling.args is None:
                     break
@@ -187,10 +196,8 @@ class ToolRunner:
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
             await self._verify_database()
-            call_context = context.copy_for_call(
-                call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
-            )
-            outcome = await self._execute(one, observed, tool, args, call_context)
+            granted = msgspec.structs.replace(context, needs=ruling.needs)
+            outcome = await self._execute(one, observed, tool, args, granted)
             note = describe_unknown(tool, call.args)
             return msgspec.structs.replace(outcome, text=f"{amended}{outcome.text}{note}")
         except (ToolError, OSError) as error:
@@ -225,7 +232,7 @@ class ToolRunner:
         return observed
 
     async def _execute(
-        self, one: RunningCall, observed: ObservedCall, tool: AnyTool, args: Args, context: ToolContext
+        self, one: RunningCall, observed: ObservedCall, tool: AnyTool, args: Args, context: CallContext
     ) -> Outcome:
         try:
             one.started = True

@@ -25,7 +25,7 @@ from crushpy.extensions.hooks.hook_config import HookCommand, HookSetup, hooks_d
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import AuditEntry
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
@@ -50,7 +50,7 @@ class CommandHooks(Hooks):
         configured: HookSetup,
         session: LiveSession,
         approvals: Approvals,
-        workspace: ToolContext,
+        workspace: Workspace,
         emit: Emit,
     ) -> None:
         self._hooks, self._problems, runner = configured

@@ -18,12 +18,10 @@ from crushpy.extensions.lsp.language_server import Diagnostic, LanguageServer, p
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, encodable, one_line
 from crushpy.settings.schema import LspSettings
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, LspArgs, Outcome
 from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import real_path
 from crushpy.tools.files.text_file import normalize, split_lines
 from crushpy.tools.grep import Matches
-from crushpy.tools.lsp import LspArgs
 from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.util.spawn import spawn
@@ -64,18 +62,17 @@ class LspHub:
 
     def __init__(
         self,
-        workspace: ToolContext,
+        cwd: Path,
         commands: Sequence[tuple[str, tuple[str, ...]]],
         settings: LspSettings,
         new_jobs: Callable[[], Jobs],
         emit: Callable[[Notice], None],
     ) -> None:
         """`commands`: with the endings of the files that each is for."""
-        self._root, self._wait = Path(os.path.realpath(workspace.cwd)), settings.wait
+        self._root, self._wait = Path(os.path.realpath(cwd)), settings.wait
         common = (self._root, settings.idle, new_jobs, emit)
         self._servers = [(endings.split(), LanguageServer(command, *common)) for endings, command in commands]
         self._agents = defaultdict[str, AgentEdits](AgentEdits)
-        workspace.jobs.close_first = self.close
 
     def _keys(self, path: str) -> list[Key]:
         inside, suffix = Path(path).is_relative_to(self._root), Path(path).suffix
@@ -146,8 +143,8 @@ class LspHub:
             except (ToolError, OSError) as error:
                 return Findings(unknown=f"not known: {one_line(reason(error))}")
 
-    async def ask(self, args: LspArgs, context: ToolContext) -> Outcome:
-        path = real_path(context, args.file_path)
+    async def ask(self, args: LspArgs, context: CallContext) -> Outcome:
+        path = context.real_path(args.file_path)
         keys = self._keys(path)
         if not keys:
             known = " ".join(one for endings, _ in self._servers for one in endings)
@@ -171,9 +168,9 @@ class LspHub:
                     return self._places(await server.request(method, params), context)
         raise ToolError(f"{', '.join(server.name for _, server in keys)} cannot find {args.action}.")
 
-    def _places(self, answer: Any, context: ToolContext) -> Outcome:
+    def _places(self, answer: Any, context: CallContext) -> Outcome:
         """The places that a server names, within the limits and the path rules of grep."""
-        is_skipped = context.find_skipped("lsp", context.cwd, self._root)
+        is_skipped = context.agent.find_skipped("lsp", context.workspace.cwd, self._root)
         found, texts = Matches(lambda path: path), dict[str, list[str]]()
         for path, line, name in dict.fromkeys(_read_places(answer)):
             real = os.path.realpath(path)

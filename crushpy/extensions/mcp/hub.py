@@ -25,7 +25,7 @@ from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.mcp import KNOWN_FILE, KnownServer, ToolDefinition
 from crushpy.tools.shell.child_environment import child_environment
@@ -138,7 +138,7 @@ class McpHub:
     async def describe(self, server: str, tool: str) -> str:
         return definitions.describe_tool(server, await self._definition(self._find(server), tool))
 
-    async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome:
+    async def call(self, server: str, tool: str, arguments: Json, context: CallContext) -> Outcome:
         one = await self.connect(server, context.emit)
         self._check_accepted(one, await self._definition(one, tool))
 
@@ -347,9 +347,9 @@ def add_consent(file: Path, digest: str) -> None:
     update_stored(file, list[str], lambda known: sorted({*known, digest}))
 
 
-def to_outcome(server: str, data: Json, context: ToolContext) -> Outcome:
+def to_outcome(server: str, data: Json, context: CallContext) -> Outcome:
     """A tool's result within the limits of a command's output: the rest goes to a file."""
-    output = Output(context.output_dir)
+    output = Output(context.workspace.output_dir)
     images: list[Image] = []
     for one in data["content"]:
         output.feed(f"{_content_text(server, one, context, images)}\n".encode(errors="replace"))
@@ -358,7 +358,7 @@ def to_outcome(server: str, data: Json, context: ToolContext) -> Outcome:
     return Outcome(text, is_error=bool(data.get("is_error")), images=tuple(images))
 
 
-def _content_text(server: str, one: Json, context: ToolContext, images: list[Image]) -> str:
+def _content_text(server: str, one: Json, context: CallContext, images: list[Image]) -> str:
     """The text of one content block; a picture is added to `images`."""
     if "text" in one:
         return redact(str(one["text"]))
@@ -369,7 +369,7 @@ def _content_text(server: str, one: Json, context: ToolContext, images: list[Ima
         raw = base64.b64decode(one["data"])
     except ValueError:
         return f"[{named}: not valid base64]"
-    limits = context.image_limits()
+    limits = context.agent.image_limits()
     if image_type(raw) is None or limits is None:
         return f"[{named}: {len(raw):,} bytes that are not shown]"
     try:

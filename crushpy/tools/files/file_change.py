@@ -8,9 +8,9 @@ from typing import TypeVar
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Tool, ToolContext
+from crushpy.tools.base import Args, CallContext, Tool
 from crushpy.tools.errors import DoesNotFit, ToolError, reason
-from crushpy.tools.files.locate import NamedPath, find_place
+from crushpy.tools.files.locate import NamedPath
 from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
@@ -53,12 +53,12 @@ class FileChange(Data, frozen=True):
 PlanChange = Callable[[], FileChange]
 
 
-def open_original(context: ToolContext, file_path: str) -> OriginalFile:
+def open_original(context: CallContext, file_path: str) -> OriginalFile:
     """The text file at `file_path`, or the path for a new one. Raises ToolError for anything else."""
-    place = find_place(context, file_path)
+    place = context.find(file_path)
     where = place.path, place.real, place.shown
     try:
-        raw = context.files.read(*where)
+        raw = context.workspace.files.read(*where)
     except (FileNotFoundError, NotADirectoryError):
         return OriginalFile(*where, None, TextFile(""))
     except OSError as error:
@@ -69,25 +69,27 @@ def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     return OriginalFile(*where, raw, file)
 
 
-def require_read(context: ToolContext, original: OriginalFile) -> None:
+def require_read(context: CallContext, original: OriginalFile) -> None:
     """Raises ToolError unless the model has read the current content of the file."""
     if original.raw is None:
         return
-    state = context.memory.state(original.real, original.raw)
+    state = context.agent.memory.state(original.real, original.raw)
     if state == "unread":
         raise ToolError(f"{original.shown} has not been read yet: view it first.")
     if state == "changed":
         raise ToolError(f"{original.shown} has changed since it was read: view it again first.")
 
 
-async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChange, Diff]:
+async def make_change(context: CallContext, plan: PlanChange) -> tuple[FileChange, Diff]:
     def plan_and_write() -> tuple[FileChange, Diff]:
         change = plan()
         original = change.original
         content = original.file.encode(change.text)
         diff = change.diff()
-        note = context.files.write(original.path, original.real, original.shown, content, original.raw)
-        context.memory.remember(original.real, content)
+        note = context.workspace.files.write(
+            original.path, original.real, original.shown, content, original.raw
+        )
+        context.agent.memory.remember(original.real, content)
         if note:
             change = FileChange(original, change.text, (*change.notes, note))
         return change, diff
@@ -107,11 +109,11 @@ class FileChangeTool(Tool[F]):
 
     access = ToolAccess("path", writes=True)
 
-    def plan(self, args: F, context: ToolContext) -> FileChange:
+    def plan(self, args: F, context: CallContext) -> FileChange:
         """The change that a call would make. Raises ToolError."""
         raise NotImplementedError
 
-    async def preview(self, args: F, context: ToolContext) -> Diff | None:
+    async def preview(self, args: F, context: CallContext) -> Diff | None:
         """The diff of the change; None if it would fail.
 
         Raises DoesNotFit, which reveals nothing new: the model has read that file.

@@ -3,11 +3,11 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext, real_path
 from crushpy.tools.errors import ToolError, reason
 
 _MAX_COMPARED_NAMES = 5_000
@@ -24,20 +24,22 @@ class NamedPath(Data, frozen=True):
     shown: str
 
 
-def find_place(context: ToolContext, path: str) -> NamedPath:
-    """Raises ToolError as `locate`."""
-    found = locate(context, path)
-    return NamedPath(found, Path(real_path(context, path)), encodable(context.shown(found)))
+class PathNames(Protocol):
+    """The paths of a workspace."""
+
+    def resolve(self, path: str) -> Path: ...
+
+    def shown(self, path: Path) -> str: ...
 
 
-def locate(context: ToolContext, path: str) -> Path:
+def locate(workspace: PathNames, path: str) -> Path:
     """`path` as an absolute path. Raises ToolError if it cannot be one."""
     if not path.strip():
         raise ToolError("The path is empty: name a file or a folder.")
     if "\0" in path:
         raise ToolError("The path contains a NUL character, which no file name can.")
     try:
-        found = context.resolve(path)
+        found = workspace.resolve(path)
     except RuntimeError as error:
         raise ToolError(
             f"{encodable(path)}: there is no such user's home folder. Use an absolute path."
@@ -52,12 +54,12 @@ def locate(context: ToolContext, path: str) -> Path:
 
 
 @contextmanager
-def explain_errors(context: ToolContext, place: NamedPath, verb: str) -> Generator[None]:
+def explain_errors(workspace: PathNames, place: NamedPath, verb: str) -> Generator[None]:
     """Raises errors of the system as ToolError: the place does not exist, or cannot be `verb`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise missing(context, place) from None
+        raise missing(workspace, place) from None
     except OSError as error:
         raise ToolError(f"{place.shown} cannot be {verb}: {reason(error)}.") from error
 
@@ -72,16 +74,16 @@ def open_place(place: NamedPath, advice: str) -> Folder:
         raise
 
 
-def missing(context: ToolContext, place: NamedPath) -> ToolError:
+def missing(workspace: PathNames, place: NamedPath) -> ToolError:
     """The error for a missing file, with the most similar names."""
     path, real, what = place.path, place.real, "file"
     while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
     similar = _similar_names(names_in_parent or [], real.name)
-    shown = encodable(context.shown(path))
+    shown = encodable(workspace.shown(path))
     if not similar:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
-    names = ", ".join(encodable(context.shown(path.parent / name)) for name in similar)
+    names = ", ".join(encodable(workspace.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from crushpy.core.messages import Data
 from crushpy.core.own_tags import restore_tags
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, ToolContext
+from crushpy.tools.base import Args, CallContext, Outcome
 from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.file_change import (
     F,
@@ -268,7 +268,7 @@ class Replacement(Args, frozen=True):
     replace_all: bool = False
 
 
-def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement]) -> FileChange:
+def plan_edits(context: CallContext, file_path: str, edits: Sequence[Replacement]) -> FileChange:
     """The content of the file after `edits`. Raises a ToolError that names the edit that cannot be made."""
     if not edits:
         raise ToolError("edits is empty: give at least one edit.")
@@ -294,12 +294,12 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
 
 
 def _apply_edit(
-    context: ToolContext, original: OriginalFile, file: TextFile, edit: Replacement, *, first: bool
+    context: CallContext, original: OriginalFile, file: TextFile, edit: Replacement, *, first: bool
 ) -> tuple[str, str]:
     """The text after one edit, and a note on how the passage was found."""
     if original.raw is None and first:
         if edit.old_string:
-            raise missing(context, original)
+            raise missing(context.workspace, original)
         file.check(edit.new_string)
         return edit.new_string, ""
     return replace_passage(file, edit.old_string, edit.new_string, everywhere=edit.replace_all)
@@ -314,10 +314,10 @@ class TextEditTool(FileChangeTool[F]):
     def describe_count(self, args: F) -> str:
         return ""
 
-    def plan(self, args: F, context: ToolContext) -> FileChange:
+    def plan(self, args: F, context: CallContext) -> FileChange:
         return plan_edits(context, args.file_path, self.replacements(args))
 
-    async def run(self, args: F, context: ToolContext) -> Outcome:
+    async def run(self, args: F, context: CallContext) -> Outcome:
         change, diff = await make_change(context, lambda: self.plan(args, context))
         verb = "Created" if diff.created else "Edited"
         summary = f"{verb} {change.original.shown}{self.describe_count(args)}"

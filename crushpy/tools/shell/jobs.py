@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Privileges
@@ -83,16 +83,17 @@ class Jobs:
         confine: Callable[[], Unconfined] = Unconfined,
         *,
         whole_environment: bool = False,
+        on_ended: Callable[[ShellJob], None] = lambda _: None,
     ) -> None:
         """`variables`: names that commands get in addition to the usual ones.
 
-        `whole_environment`: they get all variables.
+        `whole_environment`: they get all variables. `on_ended` is called with each job that ended by itself.
 
         `confine` selects their confinement when the first command runs: that takes milliseconds.
         """
         self._variables = variables
         self._whole_environment = whole_environment
-        self._confine = confine
+        self._confine, self._on_ended = confine, on_ended
         self._confinement: Unconfined | None = None
         self._warm_up_task: asyncio.Task[None] | None = None
         self._environment_hidden = False
@@ -103,10 +104,6 @@ class Jobs:
         self._end_watchers: set[asyncio.Task[None]] = set()
         self.folders: Callable[[], Sequence[Path]] = lambda: ()
         """Folders that count as the workspace, beside it: commands see them as they are."""
-        self.close_first: Callable[[], Awaitable[None]] | None = None
-        """Ends what else belongs to the workspace."""
-        self.on_ended: Callable[[ShellJob], None] = lambda _: None
-        """Called with each job that has ended by itself."""
 
     @property
     def confinement(self) -> Unconfined:
@@ -199,7 +196,7 @@ class Jobs:
             await process.exited.wait()
             await process.drained.wait()
             if not job.killed:
-                self.on_ended(job)
+                self._on_ended(job)
 
         watcher = spawn(report_end())
         self._end_watchers.add(watcher)
@@ -222,8 +219,6 @@ class Jobs:
     async def close(self) -> list[int]:
         """Ends every process of the conversation's commands; returns those that could not be ended."""
         self._closed = True
-        if self.close_first is not None:
-            await self.close_first()
         if self._warm_up_task is not None:
             self._warm_up_task.cancel()
             await asyncio.wait([self._warm_up_task])

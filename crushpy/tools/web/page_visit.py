@@ -19,7 +19,7 @@ from crushpy.http.common import ConnectFailed, HttpError, Target, Timeouts, pars
 from crushpy.http.connection import Response
 from crushpy.http.public_addresses import is_public
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import OutputFile, as_plain_text
 from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
@@ -54,7 +54,7 @@ LookUp = Callable[[str, int, bool], Awaitable[list[str]]]
 """Maps a host, a port and whether private addresses are allowed to the addresses that may be contacted."""
 
 
-async def visit(url: str, context: ToolContext, seconds: float, look_up: LookUp = resolve) -> Outcome:
+async def visit(url: str, context: CallContext, seconds: float, look_up: LookUp = resolve) -> Outcome:
     """Fetches `url`. Raises `ToolError` if it may not be fetched, or not within `seconds`."""
     client = Client(Timeouts(connect=10, response=seconds, idle=seconds))
     try:
@@ -82,11 +82,11 @@ def target_of(url: str) -> Target:
     return msgspec.structs.replace(target, host=target.host.rstrip("."))
 
 
-async def _follow_redirects(client: Client, url: str, context: ToolContext, look_up: LookUp) -> Outcome:
+async def _follow_redirects(client: Client, url: str, context: CallContext, look_up: LookUp) -> Outcome:
     for _ in range(MAX_REDIRECTS + 1):
         target = target_of(url)
         url = f"{target.scheme}://{target.authority}{target.path}"
-        addresses = await look_up(target.host, target.port, context.allow_private_hosts)
+        addresses = await look_up(target.host, target.port, context.workspace.allow_private_hosts)
         with await _request(client, url, addresses) as response:
             location = response.headers.get("location", "")
             if response.status not in _REDIRECT_STATUSES or not location:
@@ -123,7 +123,7 @@ def _site(target: Target) -> str:
     return target.authority.removeprefix("www.")
 
 
-async def _page_outcome(response: Response, url: str, context: ToolContext) -> Outcome:
+async def _page_outcome(response: Response, url: str, context: CallContext) -> Outcome:
     content_type = response.headers.get("content-type", "")
     phrase = next((one.phrase for one in HTTPStatus if one == response.status), "")
     status = f"{response.status} {phrase}".strip()
@@ -137,7 +137,7 @@ async def _page_outcome(response: Response, url: str, context: ToolContext) -> O
             + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
         )
     page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-    output_file = OutputFile(context.output_dir)
+    output_file = OutputFile(context.workspace.output_dir)
     output_file.add(page.text)
     output_file.close()
     shown = truncate(page.text)

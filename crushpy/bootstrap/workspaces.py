@@ -1,0 +1,134 @@
+"""The workspaces of one conversation: its own folder, and the worktrees of tasks."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crushpy.bootstrap.mcp_servers import McpServers
+from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
+from crushpy.core.events import JobEnded, Notice
+from crushpy.core.ids import new_id
+from crushpy.core.messages import headline
+from crushpy.core.paths import private_dir
+from crushpy.engine.event_bus import EventBus
+from crushpy.engine.hooks import ObservedCall, ResultAddition
+from crushpy.sandbox.repository import git_folders
+from crushpy.security.private_files import write_private
+from crushpy.storage.store import Store
+from crushpy.tools.base import CallContext, LspArgs, Outcome, Workspace
+from crushpy.tools.files.workspace_files import WorkspaceFiles
+from crushpy.tools.shell.jobs import Jobs, ShellJob
+
+if TYPE_CHECKING:
+    from crushpy.extensions.lsp.language_server import LanguageServer
+    from crushpy.extensions.lsp.lsp_hub import LspHub
+
+
+class LanguageServers:
+    """The language servers of one workspace, which are loaded with the first edit or call."""
+
+    def __init__(
+        self,
+        environment: ProjectEnvironment,
+        cwd: Path,
+        outputs: Path,
+        commands: Commands,
+        emit: Callable[[Notice], None],
+    ) -> None:
+        self._environment, self._cwd, self._outputs = environment, cwd, outputs
+        self._commands, self._emit = commands, emit
+
+    @cached_property
+    def _hub(self) -> "LspHub":
+        from crushpy.extensions.lsp.lsp_hub import LspHub
+
+        new_jobs = partial(self._environment.server_jobs, self._cwd, self._outputs)
+        return LspHub(self._cwd, self._commands, self._environment.settings.lsp, new_jobs, self._emit)
+
+    @property
+    def servers(self) -> "Sequence[LanguageServer]":
+        return self._hub.servers
+
+    async def ask(self, args: LspArgs, context: CallContext) -> Outcome:
+        return await self._hub.ask(args, context)
+
+    async def attach(self, outcome: Outcome, observed: ObservedCall) -> Outcome:
+        is_used = outcome.changed or "_hub" in self.__dict__
+        return await self._hub.attach(outcome, observed) if is_used else outcome
+
+    async def close(self) -> None:
+        if "_hub" in self.__dict__:
+            await self._hub.close()
+
+
+class Workspaces:
+    """Makes them. All share the MCP servers, and the folder of outputs."""
+
+    def __init__(
+        self,
+        environment: ProjectEnvironment,
+        store: Store,
+        root_id: str,
+        lsp_servers: Commands,
+        events: EventBus,
+    ) -> None:
+        self._environment, self._store = environment, store
+        self._lsp_servers, self._events = lsp_servers, events
+        self.outputs = environment.paths.outputs / root_id
+        self.private = environment.paths.sandboxes / new_id()
+        """Worktrees of tasks have private folders that begin with the same name."""
+        self._jobs = self._make_jobs(environment.cwd, self.private, on_ended=self._on_job_ended)
+        self.mcp = McpServers(environment, self._jobs, events)
+
+    def make_main(self, files: WorkspaceFiles) -> tuple[Workspace, tuple[ResultAddition, ...]]:
+        """The conversation's own folder, and what results there gain."""
+        return self._make(self._environment.cwd, self._jobs, files)
+
+    def make_worktree(self, cwd: Path) -> tuple[Workspace, tuple[ResultAddition, ...]]:
+        repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
+        private = self.private.with_name(f"{self.private.name}-{new_id()}")
+        jobs = self._make_jobs(cwd, private, repository.folders if repository else ())
+        return self._make(cwd, jobs, WorkspaceFiles())
+
+    def _make_jobs(
+        self,
+        cwd: Path,
+        private: Path,
+        shown: tuple[str, ...] = (),
+        on_ended: Callable[[ShellJob], None] = lambda _: None,
+    ) -> Jobs:
+        environment = self._environment
+        confine = partial(environment.confine, cwd, private, self.outputs, shown)
+        return Jobs(environment.settings.sandbox.env, confine, on_ended=on_ended)
+
+    def _make(
+        self, cwd: Path, jobs: Jobs, files: WorkspaceFiles
+    ) -> tuple[Workspace, tuple[ResultAddition, ...]]:
+        environment, lsp = self._environment, None
+        if self._lsp_servers:
+            lsp = LanguageServers(environment, cwd, self.outputs, self._lsp_servers, self._events)
+        workspace = Workspace(
+            cwd,
+            self.outputs,
+            jobs,
+            files,
+            environment.extensions,
+            self.mcp.hub,
+            lsp,
+            self._load_output,
+            environment.settings.permissions.private_hosts,
+        )
+        return workspace, (lsp.attach,) if lsp else ()
+
+    def _on_job_ended(self, job: ShellJob) -> None:
+        command = job.process.command
+        text = f"{job.status}: {headline('bash', {'command': command})}"
+        self._events(JobEnded(job.id, command, text))
+
+    async def _load_output(self, name: str) -> None:
+        """Fetches an output that another machine stored, as a local file."""
+        data = await self._store.outputs.load(self.outputs.name, name)
+        if data is not None:
+            private_dir(self.outputs)
+            write_private(self.outputs / name, data)
