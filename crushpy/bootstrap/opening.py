@@ -39,8 +39,8 @@ from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
 from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
-from crushpy.engine.session.branches import fork_session
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
+from crushpy.engine.session.tree import fork_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings
@@ -281,29 +281,29 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
     return await load_pictures(options.image, environment.cwd, lambda: image_limits(models, model))
 
 
-async def branch_to_open(environment: ProjectEnvironment, options: StartOptions) -> StartOptions:
-    """Makes the branch that `at` asks for. Returns the options that open it."""
+async def fork_to_open(environment: ProjectEnvironment, options: StartOptions) -> StartOptions:
+    """Makes the fork that `at` asks for. Returns the options that open it."""
     store = environment.store()
     try:
         info = await _find_session(environment, options, store)
-        branch = await fork_session(store, info, options.at) if info else None
+        fork = await fork_session(store, info, options.at) if info else None
     finally:
         await store.close()
-    found = branch.info.id if branch else options.session
+    found = fork.info.id if fork else options.session
     return msgspec.structs.replace(options, session=found, resume_latest=False, fork=False, at="")
 
 
 async def _load_stored(
     environment: ProjectEnvironment, options: StartOptions, store: Store
 ) -> LoadedSession | None:
-    """The requested stored session, at the tip of its conversation, or a branch of it."""
+    """The requested stored session, at the tip of its conversation, or a fork of it."""
     info = await _find_session(environment, options, store)
     if info is None:
         return None
     if options.fork or options.at:
-        branch = await fork_session(store, info, options.at)
-        await store.leases.acquire(branch.info.id)
-        return branch
+        fork = await fork_session(store, info, options.at)
+        await store.leases.acquire(fork.info.id)
+        return fork
     if not options.read_only:
         await store.leases.acquire(info.id)
         if options.model or options.compaction or options.mode or info.imported:
@@ -321,7 +321,7 @@ async def _load_stored(
 async def _find_session(
     environment: ProjectEnvironment, options: StartOptions, store: Store
 ) -> SessionInfo | None:
-    """The session to continue or to branch from, with the flags applied; None for a new one."""
+    """The session to continue or to fork, with the flags applied; None for a new one."""
     if options.session:
         info = await store.sessions.find_tip(options.session)
         if options.fork or options.at:  # what came of a branch is not what it held

@@ -34,10 +34,10 @@ def start_chat(options: StartOptions, terminal: "EarlyTerminal | None" = None) -
 
 
 async def _prepare(options: StartOptions) -> tuple[tuple[Image, ...], StartOptions]:
-    from crushpy.bootstrap.opening import branch_to_open, load_images
+    from crushpy.bootstrap.opening import fork_to_open, load_images
     from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.cli.workspace import working_folder
 
     project = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     images = await load_images(project, options) if options.image else ()
-    return images, await branch_to_open(project, options) if options.at else options
+    return images, await fork_to_open(project, options) if options.at else options

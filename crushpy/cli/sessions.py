@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 
     from crushpy.engine.rewind.rewinder import FileView, PlannedRestoration, Rewinder, RewindTarget
-    from crushpy.engine.session.branches import Branch
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
+    from crushpy.engine.session.tree import TreeRow
     from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
 
 
@@ -173,7 +173,7 @@ async def delete_command(session: SessionId, yes: Yes = False) -> None:
     """Delete the whole conversation of a session. This cannot be undone."""
     async with open_browser() as browser:
         info = await find_session(browser, session)
-        sessions = [branch.session for branch in await browser.tree(info.id)]
+        sessions = [row.session for row in await browser.tree(info.id)]
         title = one_line(info.title) or "untitled"
         count = counted(sum(entry.message_count for entry in sessions), "message")
         description = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
@@ -222,17 +222,16 @@ HITS_PER_CONVERSATION = 3
 async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the session tree of a conversation."""
     async with open_browser() as browser:
-        branches = await browser.tree((await find_session(browser, session)).id)
-    from crushpy.engine.session.branches import draw_guides
+        tree = await browser.tree((await find_session(browser, session)).id)
     from crushpy.engine.session.export import session_as_json
+    from crushpy.engine.session.tree import draw_guides
 
-    oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
+    oldest_first = sorted(tree, key=lambda row: (row.session.created_at, row.session.generation))
     rows = [
-        {**session_as_json(branch.session), "boundary": branch.boundary, "tip": branch.tip}
-        for branch in oldest_first
+        {**session_as_json(row.session), "boundary": row.boundary, "tip": row.tip} for row in oldest_first
     ]
-    by_id = {branch.session.id: branch for branch in branches}
-    lines = [f"{guide}{_branch_line(by_id[name])}" for name, guide in draw_guides(branches).items()]
+    by_id = {row.session.id: row for row in tree}
+    lines = [f"{guide}{_row_line(by_id[name])}" for name, guide in draw_guides(tree).items()]
     print_either(as_json, rows, lines)
 
 
@@ -285,11 +284,11 @@ async def undo_command(session: SessionId) -> None:
     print(f"  crushpy run --session {parent.id} ...   continues it")
 
 
-def _branch_line(branch: "Branch") -> str:
+def _row_line(row: "TreeRow") -> str:
     from crushpy.context.coverage import lineage_words, tokens_words
     from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, of_this_boundary
 
-    session, boundary = branch.session, branch.boundary
+    session, boundary = row.session, row.boundary
     words = [session.id, _format_age(session.updated_at), counted(session.message_count, "message")]
     if boundary is None or boundary.trigger in KEEPS_CONTEXT:
         words.append(one_line((boundary.moment if boundary else "") or session.title))
@@ -306,11 +305,11 @@ def _branch_line(branch: "Branch") -> str:
             words.append(f"at {boundary.moment!r}")
         if boundary.prepared:
             words.append("prepared")
-    if branch.relation not in ("first", "continues"):
-        words.append(branch.relation)
+    if row.relation not in ("first", "continues"):
+        words.append(row.relation)
     if session.end_reason == RETURN:
         words.append("returned")
-    if branch.tip:
+    if row.tip:
         words.append("<- tip")
     return "  ".join(words)
 
@@ -425,7 +424,7 @@ async def rewind_command(
 ) -> None:
     """Go back to a message: files, conversation, or both if neither is given.
 
-    Going back to a prompt ends before it. Prints the id of the branch that continues the conversation.
+    Going back to a prompt ends before it. Prints the id of the fork that continues the conversation.
     """
     if not files and not conversation:
         files = conversation = True

@@ -22,7 +22,7 @@ from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.storage.records import SearchHit, SessionInfo
 
 if TYPE_CHECKING:
-    from crushpy.engine.session.branches import Branch
+    from crushpy.engine.session.tree import TreeRow
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Conversation:
         return _browse(load)
 
     @property
-    def tree(self) -> "list[Branch]":
+    def tree(self) -> "list[TreeRow]":
         """All sessions of the conversation, each after the one it continues."""
         return _browse(lambda browser: browser.tree(self.id))
 
@@ -93,7 +93,7 @@ class Conversation:
     # --- changing -----------------------------------------------------------------------------------------
 
     def fork(self, at: str = "") -> "Conversation":
-        """A branch that ends at a message; without one, at the end. This session is not changed."""
+        """A fork that ends at a message; without one, at the end. This session is not changed."""
         return Conversation(_browse(lambda browser: browser.fork(self.id, at)), self.model)
 
     def undo_compaction(self) -> "Conversation":
@@ -101,7 +101,7 @@ class Conversation:
         return Conversation(_browse(lambda browser: browser.undo_compaction(self.id)), self.model)
 
     def rewind(self, to: str, *, files: bool = True) -> "Conversation":
-        """Goes back to a message: restores the files as they were then, and returns the branch that ends
+        """Goes back to a message: restores the files as they were then, and returns the fork that ends
         there. Raises Error if a file could not be restored because others have changed it."""
 
         async def rewind(live: LiveConversation) -> SessionInfo:

@@ -24,7 +24,7 @@ from crushpy.storage.storage_thread import Subject, stored
 
 
 class PinStore(Subject):
-    """Pins belong to a conversation: all its sessions and branches share them."""
+    """Pins belong to a conversation: all its sessions share them."""
 
     def _load(self, root_id: str) -> list[Pin]:
         """The pins of a conversation, by number."""

@@ -244,7 +244,7 @@ def append_messages(
     counted = db.execute(sql.COUNT_MESSAGES, new_model=model, **listed, **usage_values(usage))
     require_session(db, counted.rowcount, session_id)
     if not db.execute(sql.COUNT_CONVERSATION_MESSAGES, **listed).rowcount:
-        refresh_conversation_of(db, session_id)  # a branch that is continued
+        refresh_conversation_of(db, session_id)  # a fork or a branch that is continued
     db.execute_many(
         sql.INSERT_MESSAGE,
         [{**message_to_row(session_id, message), "of_session": session_id} for message in messages],

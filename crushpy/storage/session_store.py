@@ -118,7 +118,7 @@ class SessionStore(Subject):
 
     @stored
     def load_conversation(self, root_id: str) -> list[records.SessionInfo]:
-        """Every session of a conversation, oldest first: continuations, branches, tasks."""
+        """Every session of a conversation, oldest first: continuations, branches, forks, tasks."""
         return list(map(session_rows.session_from_row, self._db.execute(sql.LIST_SESSIONS, root=root_id)))
 
     # --- changes ---------------------------------------------------------------------------------------

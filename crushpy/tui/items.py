@@ -221,7 +221,7 @@ TranscriptItem = (
 
 
 def is_message(item: TranscriptItem) -> bool:
-    """Whether it shows a message: a branch may end there."""
+    """Whether it shows a message: a fork may end there."""
     match item:
         case UserItem() | ReplyItem() | ThinkingItem():
             return True

@@ -22,7 +22,7 @@ from crushpy.util.processes import started_at, still_runs
 
 
 class JournalFork(Data, frozen=True):
-    """The branch in which the conversation continues afterwards."""
+    """The fork in which the conversation continues afterwards."""
 
     session_id: str
     """The session that is left."""

@@ -1,4 +1,4 @@
-"""`--at MESSAGE` on the command line: a branch, and clear words where there can be none."""
+"""`--at MESSAGE` on the command line: a fork, and clear words where there can be none."""
 
 import json
 
@@ -10,8 +10,8 @@ from support.headless import Run
 pytestmark = pytest.mark.slow
 
 
-def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
-    llm.script("The first answer.", "The second answer.", "On the branch.")
+def test_run_goes_on_in_a_fork_that_ends_at_a_message(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+    llm.script("The first answer.", "The second answer.", "On the fork.")
     source = run("the first request").result["session_id"]
     run("-c", "the second request")
     shown = json.loads(cli("sessions", "show", source, "--json").stdout)
@@ -24,8 +24,8 @@ def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm:
     assert "The first answer." in sent and "the second request" not in sent
     after = json.loads(cli("sessions", "show", source, "--json").stdout)
     assert after["messages"] == shown["messages"]
-    (branch,) = (line for line in cli("sessions", "tree", source).stdout.splitlines() if opened["id"] in line)
-    assert "the first request  fork" in branch
+    (fork,) = (line for line in cli("sessions", "tree", source).stdout.splitlines() if opened["id"] in line)
+    assert "the first request  fork" in fork
 
 
 def test_at_needs_a_session_and_a_message_that_is_there(run: Run, cli: Cli, llm: ScriptedLLM) -> None:

@@ -25,7 +25,7 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Diff, Image, Message, Thinking, ToolCall, ToolResult, Usage
-from crushpy.engine.session.branches import fork_session, undo_compaction
+from crushpy.engine.session.tree import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

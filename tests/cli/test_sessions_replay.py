@@ -17,7 +17,7 @@ from support.headless import Run
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall, Usage
-from crushpy.engine.session.branches import fork_session, undo_compaction
+from crushpy.engine.session.tree import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

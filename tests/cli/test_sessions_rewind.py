@@ -45,7 +45,7 @@ def git(*words: str) -> None:
     )
 
 
-def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_branches(
+def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_forks(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "old.txt").write_text("one\n")
@@ -75,17 +75,17 @@ def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_branches(
     assert unasked.returncode == 2 and "--yes" in unasked.stderr
     done = cli("sessions", "rewind", session, "--to", second, "--yes")
     assert done.returncode == 0, done.stderr
-    branch = done.stdout.strip()
+    fork = done.stdout.strip()
     assert (workspace / "old.txt").read_text() == "one\n"
     assert (workspace / "old.txt").stat().st_mode & 0o777 == 0o755
     assert not (workspace / "deep").exists()
     llm.script("Other.")
-    opened = run("-s", branch, "something else").of("session")[0]
-    assert opened["id"] == branch and opened["parent_id"] == session
+    opened = run("-s", fork, "something else").of("session")[0]
+    assert opened["id"] == fork and opened["parent_id"] == session
     sent = json.dumps(llm.requests[-1].body["messages"])
     assert "hello" in sent and "change things" not in sent
-    assert json.loads(cli("sessions", "changes", branch, "--json").stdout)["files"] == []
-    again = cli("sessions", "rewind", branch, "--to", first, "--yes")
+    assert json.loads(cli("sessions", "changes", fork, "--json").stdout)["files"] == []
+    again = cli("sessions", "rewind", fork, "--to", first, "--yes")
     assert again.returncode == 0
     llm.script("From the start.")
     run("-s", again.stdout.strip(), "anew")

@@ -820,8 +820,8 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
     await talk.close()
     again = await talks(resume_latest=True)
     assert again.conversation.info.id == parent
-    branch = await talks(session=child)
-    assert branch.conversation.info.id == child and branch.conversation.info.kind == "fork"
+    fork = await talks(session=child)
+    assert fork.conversation.info.id == child and fork.conversation.info.kind == "fork"
 
 
 @pytest.mark.parametrize("chosen", ["", "plan"])
@@ -914,21 +914,21 @@ async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talk
     talk = await prepared(talks, llm)
     source = talk.conversation.info
     sent = llm.requests[-1].body["messages"]
-    branch = await talks(session=source.id, fork=True)
-    llm.script("on the branch", "on the trunk", "again on the branch")
-    await branch.ask("try something else")
+    fork = await talks(session=source.id, fork=True)
+    llm.script("on the fork", "on the trunk", "again on the fork")
+    await fork.ask("try something else")
     now = llm.requests[-1].body["messages"]
     assert now[: len(sent)] == sent
-    assert branch.conversation.info.kind == "fork" and branch.conversation.info.parent_id == source.id
+    assert fork.conversation.info.kind == "fork" and fork.conversation.info.parent_id == source.id
     await talk.ask("meanwhile")
     assert "something else" not in texts(llm.requests[-1])
-    await branch.close()
-    again = await talks(session=branch.conversation.info.id)
+    await fork.close()
+    again = await talks(session=fork.conversation.info.id)
     await again.ask("go on")
     assert "try something else" in texts(llm.requests[-1]) and "the first request" in texts(llm.requests[-1])
     store = Store(Paths().database)
     (row,) = await store.sessions.list_tips()
-    assert row.id == branch.conversation.info.id, "one row for the conversation: where somebody spoke last"
+    assert row.id == fork.conversation.info.id, "one row for the conversation: where somebody spoke last"
     assert (await store.sessions.find_tip(source.id)).id == source.id
     await store.close()
 

@@ -175,7 +175,7 @@ async def test_no_words_find_nothing(library: SessionBrowser, words: str) -> Non
 # --- the tree ------------------------------------------------------------------------------------------
 
 
-async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper(
+async def test_a_line_of_continuations_stays_at_one_depth_and_others_go_deeper(
     store: Store, library: SessionBrowser
 ) -> None:
     root = await begun(store)
@@ -185,8 +185,8 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
     beyond = await continued(store, fork)
     task = a_session(root_id=root.id, parent_id=two.id, kind="task")
     await store.sessions.create(task)
-    branches = {branch.session.id: branch for branch in await library.tree(two.id)}
-    assert {name: (branch.relation, branch.under, branch.tip) for name, branch in branches.items()} == {
+    rows = {row.session.id: row for row in await library.tree(two.id)}
+    assert {name: (row.relation, row.under, row.tip) for name, row in rows.items()} == {
         root.id: ("first", "", False),
         one.id: ("continues", "", False),
         two.id: ("continues", "", True),
@@ -194,23 +194,20 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
         beyond.id: ("continues", one.id, False),
         task.id: ("task", two.id, False),
     }
-    order = list(branches)
-    assert all(
-        branch.under == "" or order.index(branch.under) < order.index(name)
-        for name, branch in branches.items()
-    )
+    order = list(rows)
+    assert all(row.under == "" or order.index(row.under) < order.index(name) for name, row in rows.items())
 
 
-async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
+async def test_what_was_undone_is_a_fork_and_its_parent_the_tip(
     store: Store, library: SessionBrowser
 ) -> None:
     root = await begun(store)
     child = await continued(store, root)
     parent = await library.undo_compaction(child.id)
     assert parent.id == root.id
-    branches = {branch.session.id: branch for branch in await library.tree(child.id)}
-    assert (branches[child.id].relation, branches[root.id].tip) == ("undone", True)
-    undone = branches[child.id].boundary
+    rows = {row.session.id: row for row in await library.tree(child.id)}
+    assert (rows[child.id].relation, rows[root.id].tip) == ("undone", True)
+    undone = rows[child.id].boundary
     assert undone is not None
     assert undone.undone_at is not None
     assert isinstance((await store.messages.load(root.id))[-1].parts[0], Note)
@@ -237,14 +234,12 @@ async def test_a_session_without_its_parent_and_a_circle_are_drawn_once(
     lost = a_session(root_id=root.id, kind="continuation", generation=4)
     await store.sessions.create(lost)
     ring = [a_session(id=new_id(), root_id=root.id, kind="continuation") for _ in range(2)]
-    from crushpy.engine.session.branches import arrange_tree
+    from crushpy.engine.session.tree import arrange_tree
 
     circle = [_with_parent(ring[0], ring[1].id), _with_parent(ring[1], ring[0].id)]
-    branches = arrange_tree([root, lost, *circle], {}, root.id)
-    assert sorted(branch.session.id for branch in branches) == sorted(
-        [root.id, lost.id, ring[0].id, ring[1].id]
-    )
-    assert {branch.session.id for branch in branches if not branch.under} >= {root.id, lost.id}
+    rows = arrange_tree([root, lost, *circle], {}, root.id)
+    assert sorted(row.session.id for row in rows) == sorted([root.id, lost.id, ring[0].id, ring[1].id])
+    assert {row.session.id for row in rows if not row.under} >= {root.id, lost.id}
 
 
 def _with_parent(info: SessionInfo, parent: str) -> SessionInfo:
@@ -252,14 +247,14 @@ def _with_parent(info: SessionInfo, parent: str) -> SessionInfo:
 
 
 async def test_a_chain_of_thousands_is_arranged(store: Store, library: SessionBrowser) -> None:
-    from crushpy.engine.session.branches import arrange_tree
+    from crushpy.engine.session.tree import arrange_tree
 
     chain = [a_session(id="0")]
     for number in range(1, 3_000):
         chain.append(a_session(id=str(number), root_id="0", parent_id=str(number - 1), kind="continuation"))
-    branches = arrange_tree(chain, {}, "2999")
-    assert [branch.session.id for branch in branches] == [one.id for one in chain]
-    assert {branch.under for branch in branches} == {""}
+    rows = arrange_tree(chain, {}, "2999")
+    assert [row.session.id for row in rows] == [one.id for one in chain]
+    assert {row.under for row in rows} == {""}
 
 
 # --- looking into a session ----------------------------------------------------------------------------
@@ -298,8 +293,8 @@ async def test_the_boundary_a_session_began_with_is_told_and_what_lies_before_it
     assert opening is not None
     assert (opening.boundary.parent_id, opening.boundary.child_id) == (second.id, third.id)
     assert (opening.sessions, opening.messages, opening.own) == (2, 5, True)
-    branch = await library.fork(second.id)
-    opening = await library.opening_boundary(branch.id)
+    fork = await library.fork(second.id)
+    opening = await library.opening_boundary(fork.id)
     assert opening is not None
     assert (opening.boundary.trigger, opening.boundary.child_id) == ("agent", second.id)
     assert (opening.sessions, opening.messages, opening.own) == (1, 2, False)
@@ -325,14 +320,14 @@ async def test_a_fork_goes_on_from_exactly_that_session_not_from_the_tip(
 ) -> None:
     root = await begun(store, "t", "early", "words")
     tip = await continued(store, root)
-    branch = await library.fork(root.id)
-    assert (branch.parent_id, branch.kind) == (root.id, "fork")
-    assert [message.text for message in (await store.boundaries.load_carried(branch.id)).tail] == [
+    fork = await library.fork(root.id)
+    assert (fork.parent_id, fork.kind) == (root.id, "fork")
+    assert [message.text for message in (await store.boundaries.load_carried(fork.id)).tail] == [
         "early",
         "words",
     ]
     assert (await store.sessions.find_tip(root.id)).id == tip.id
-    assert (await store.sessions.find_tip(branch.id)).id == branch.id
+    assert (await store.sessions.find_tip(fork.id)).id == fork.id
 
 
 async def test_an_export_holds_all_that_led_here_without_secrets(

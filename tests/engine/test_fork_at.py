@@ -1,4 +1,4 @@
-"""Rewinding the conversation: a branch that ends at any message, of this session or of those before it."""
+"""Rewinding the conversation: a fork that ends at any message, of this session or of those before it."""
 
 import json
 
@@ -33,7 +33,7 @@ def said(talk: Talk, text: str) -> Message:
 
 async def asked(talk: Talk, llm: ScriptedLLM, prompt: str = "go on") -> str:
     """What the next request of a conversation holds."""
-    llm.script("On the branch.")
+    llm.script("On the fork.")
     await talk.ask(prompt)
     return json.dumps(llm.requests[-1].body["messages"])
 
@@ -43,14 +43,14 @@ async def test_a_fork_at_a_message_holds_all_up_to_it_and_nothing_after(
 ) -> None:
     talk = await worked(talks, llm)
     at = said(talk, "The first answer.")
-    branch = await talks(session=talk.conversation.info.id, at=at.id[:8])
-    assert branch.conversation.info.kind == "fork"
-    assert branch.conversation.info.parent_id == talk.conversation.info.id
-    sent = await asked(branch, llm)
+    fork = await talks(session=talk.conversation.info.id, at=at.id[:8])
+    assert fork.conversation.info.kind == "fork"
+    assert fork.conversation.info.parent_id == talk.conversation.info.id
+    sent = await asked(fork, llm)
     assert "The first answer." in sent and "go on" in sent
     assert "the second request" not in sent
-    await branch.close()
-    again = await talks(session=branch.conversation.info.id)
+    await fork.close()
+    again = await talks(session=fork.conversation.info.id)
     assert "the second request" not in await asked(again, llm, "and on")
     assert "The third answer." in await asked(talk, llm), "the session itself is left alone"
 
@@ -60,9 +60,9 @@ async def test_a_call_keeps_all_its_results_and_a_result_its_whole_batch(
     talks: Talks, llm: ScriptedLLM, where: str
 ) -> None:
     talk = await worked(talks, llm)
-    branch = await talks(session=talk.conversation.info.id, at=said(talk, where).id)
-    assert [one.role for one in branch.conversation.history] == ["user", "assistant", "tool", "tool"]
-    await asked(branch, llm)
+    fork = await talks(session=talk.conversation.info.id, at=said(talk, where).id)
+    assert [one.role for one in fork.conversation.history] == ["user", "assistant", "tool", "tool"]
+    await asked(fork, llm)
     messages = llm.requests[-1].body["messages"]
     assert [one["role"] for one in messages] == ["system", "user", "assistant", "tool", "tool", "user"]
 
@@ -76,14 +76,14 @@ async def test_a_message_before_a_compaction_gives_that_session_as_it_was(
     llm.script("Notes of it all.")
     assert await talk.conversation.context.compact()
     assert await asked(talk, llm, "after the compaction")
-    branch = await talks(session=root, at=at.id)
-    assert branch.conversation.info.parent_id == root and branch.conversation.info.generation == 0
-    sent = await asked(branch, llm)
+    fork = await talks(session=root, at=at.id)
+    assert fork.conversation.info.parent_id == root and fork.conversation.info.generation == 0
+    sent = await asked(fork, llm)
     assert "the first request" in sent and "The second answer." in sent
     assert "Notes of it all." not in sent and "The third answer." not in sent
     assert "after the compaction" not in sent
-    found = await branch.conversation.sessions.search("compaction", within=branch.conversation.info.id)
-    assert not found, "what came after the message is no part of the branch's past"
+    found = await fork.conversation.sessions.search("compaction", within=fork.conversation.info.id)
+    assert not found, "what came after the message is no part of the fork's past"
 
 
 async def test_at_the_seed_a_session_is_as_it_was_born(talks: Talks, llm: ScriptedLLM) -> None:
@@ -92,17 +92,17 @@ async def test_at_the_seed_a_session_is_as_it_was_born(talks: Talks, llm: Script
     assert await talk.conversation.context.compact()
     born = [one.id for one in talk.conversation.history]
     await asked(talk, llm, "after the compaction")
-    branch = await talks(session=talk.conversation.info.id, at=born[0])
-    assert [one.id for one in branch.conversation.history] == born
-    assert branch.conversation.info.generation == 1
+    fork = await talks(session=talk.conversation.info.id, at=born[0])
+    assert [one.id for one in fork.conversation.history] == born
+    assert fork.conversation.info.generation == 1
 
 
-async def test_a_branch_of_a_branch_at_a_message_of_the_trunk_leads_no_further_than_that(
+async def test_a_fork_of_a_fork_at_a_message_of_the_trunk_leads_no_further_than_that(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
     first = await talks(session=talk.conversation.info.id, fork=True)
-    await asked(first, llm, "on the first branch")
+    await asked(first, llm, "on the first fork")
     at = said(first, "The first answer.")
     second = await talks(session=first.conversation.info.id, at=at.id)
     assert second.conversation.info.parent_id == talk.conversation.info.id

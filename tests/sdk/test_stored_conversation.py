@@ -32,7 +32,7 @@ def test_it_is_listed_read_searched_and_exported(session: str, tmp_path: Path) -
     assert [hit.session_id for hit in listed.search("7071")] == [session]
     assert listed.export(tmp_path / "out.json", "json") == 6
     assert json.loads((tmp_path / "out.json").read_text())
-    assert [branch.session.id for branch in listed.tree] == [session]
+    assert [row.session.id for row in listed.tree] == [session]
 
 
 def test_it_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -> None:
@@ -51,9 +51,9 @@ def test_it_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -
 def test_it_is_rewound_with_its_files(session: str, workspace: Path) -> None:
     stored = Conversation.open(session)
     assert (workspace / "notes.txt").read_text() == "second"
-    branch = stored.rewind(stored.messages[2].id)
+    fork = stored.rewind(stored.messages[2].id)
     assert not (workspace / "notes.txt").exists()
-    assert len(branch.messages) == 2
+    assert len(fork.messages) == 2
 
 
 def test_its_context_pins_and_rules_are_edited(session: str) -> None:

@@ -168,23 +168,23 @@ async def test_sixty_generations_are_walked(store: Store) -> None:
 # --- forks and undone children are no continuations --------------------------------------------------------
 
 
-async def test_a_conversation_is_listed_where_somebody_spoke_last_be_it_a_branch(store: Store) -> None:
+async def test_a_conversation_is_listed_where_somebody_spoke_last_be_it_a_fork(store: Store) -> None:
     root = (await chain(store, 1))[0]
-    branch = await continued(store, root, "fork")
-    later = await continued(store, branch)
+    fork = await continued(store, root, "fork")
+    later = await continued(store, fork)
     for place in (later, root, later):
         await store.messages.add(place.id, said("much later"))
         assert [one.id for one in await store.sessions.list_tips()] == [place.id]
         latest = await store.sessions.find_latest("/work")
         assert latest is not None and latest.id == place.id
     assert (await store.sessions.find_tip(root.id)).id == root.id, (
-        "who names a session gets what continues it, no branch"
+        "who names a session gets what continues it, no fork"
     )
-    assert (await store.sessions.find_tip(branch.id)).id == later.id, "a branch has a tip of its own"
-    assert [one.id for one in await store.sessions.load_lineage(later.id)] == [root.id, branch.id, later.id]
+    assert (await store.sessions.find_tip(fork.id)).id == later.id, "a fork has a tip of its own"
+    assert [one.id for one in await store.sessions.load_lineage(later.id)] == [root.id, fork.id, later.id]
 
 
-async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_branch(store: Store) -> None:
+async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_fork(store: Store) -> None:
     root, one, two, three = await chain(store, 4)
     boundary = await store.boundaries.find_opening(one.id)
     assert boundary is not None
@@ -194,7 +194,7 @@ async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_branch(st
     latest = await store.sessions.find_latest("/work")
     assert latest is not None and latest.id == root.id and latest.ended_at is None
     for session in (one, two, three):
-        assert (await store.sessions.find_tip(session.id)).id == three.id, "the branch can be continued"
+        assert (await store.sessions.find_tip(session.id)).id == three.id, "the fork can be continued"
     assert [m.text for m in await store.messages.load_lineage(root.id)] == ["message 0", "undone"]
     told = [message.text for message in await store.messages.load_lineage(three.id)]
     assert "undone" not in told and "message 3" in told

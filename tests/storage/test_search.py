@@ -371,24 +371,24 @@ async def test_within_a_session_its_ancestors_and_their_tasks_are_searched_and_n
     assert await texts(store, "needle", within=inner.id) != []
 
 
-async def test_a_branch_does_not_see_what_its_parent_did_after_it_left(store: Store) -> None:
+async def test_a_fork_does_not_see_what_its_parent_did_after_it_left(store: Store) -> None:
     before = said("needle before")
     root = await talk(store, before)
-    branch = await fork(store, root, [before])
+    child = await fork(store, root, [before])
     after = said("needle after")
     await store.messages.add(root.id, after)
-    await store.messages.add(branch.id, said("needle of the branch"))
+    await store.messages.add(child.id, said("needle of the fork"))
     late = await talk(store, "needle of a late task", root_id=root.id, parent_id=root.id, kind="task")
-    assert set(await texts(store, "needle", within=branch.id)) == {"needle before", "needle of the branch"}
+    assert set(await texts(store, "needle", within=child.id)) == {"needle before", "needle of the fork"}
     assert set(await texts(store, "needle", within=root.id)) == {
         "needle before",
         "needle after",
         "needle of a late task",
     }
-    assert (await store.messages.get(before.id, within=branch.id)).text == "needle before"
+    assert (await store.messages.get(before.id, within=fork.id)).text == "needle before"
     for hidden in (after.id, (await store.messages.load(late.id))[0].id):
         with pytest.raises(UsageError, match="no message"):
-            await store.messages.get(hidden, within=branch.id)
+            await store.messages.get(hidden, within=fork.id)
 
 
 async def test_after_an_undo_parent_and_child_do_not_see_each_others_later_words(store: Store) -> None:
@@ -399,12 +399,12 @@ async def test_after_an_undo_parent_and_child_do_not_see_each_others_later_words
     assert boundary is not None
     await store.boundaries.undo(boundary.id, said("needle undone"))
     await store.messages.add(root.id, said("needle two"))
-    await store.messages.add(child.id, said("needle of the branch"))
+    await store.messages.add(child.id, said("needle of the fork"))
     assert set(await texts(store, "needle", within=root.id)) == {"needle one", "needle undone", "needle two"}
     assert set(await texts(store, "needle", within=child.id)) == {
         "needle one",
         "needle of the child",
-        "needle of the branch",
+        "needle of the fork",
     }
 
 

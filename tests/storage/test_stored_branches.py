@@ -8,8 +8,8 @@ from support.stored import a_session, said
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Note
-from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.engine.session.session import note_message
+from crushpy.engine.session.tree import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

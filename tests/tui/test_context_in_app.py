@@ -135,9 +135,9 @@ async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
         assert app.conversation.info.parent_id == before and app.conversation.info.kind == "fork"
         assert [one.text for one in app.conversation.history] == ["the first request", "The first answer."]
         await app.sees_no("The second answer.")
-        llm.script("On the branch.")
+        llm.script("On the fork.")
         await app.say("something else")
-        await app.sees("On the branch.")
+        await app.sees("On the fork.")
 
 
 async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm: ScriptedLLM) -> None:
@@ -157,7 +157,7 @@ async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm:
         await app.press("home")
         await app.sees("b Fork here")
         await app.press("b")
-        await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the branch")
+        await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
         assert [one.text for one in app.conversation.history] == ["one"]
         assert app.conversation.info.parent_id == before
 

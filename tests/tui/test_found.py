@@ -90,7 +90,7 @@ async def test_a_hit_in_another_conversation_is_read_and_gone_on_with_or_forked(
         await app.until(lambda: highlighted(app) == "stripes", "the highlight")
         assert app.conversation.info.id == before
         await app.press("b")
-        await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the branch")
+        await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
         assert app.conversation.info.parent_id == other.id
         assert [one.text for one in app.conversation.history if one.text] == ["a zebra", "it has stripes"]
         await search(app, "zebra")
@@ -160,7 +160,7 @@ async def test_one_that_is_open_elsewhere_leaves_the_one_at_hand_alone(
                 await app.until(lambda: app.app.screen is app.chat, "the chat")
                 assert app.conversation.info.id == mine
                 assert "Hi." in app.text
-        await app.until(lambda: app.chat.conversation and app.conversation.info.id != mine, "the branch")
+        await app.until(lambda: app.chat.conversation and app.conversation.info.id != mine, "the fork")
         assert app.conversation.info.parent_id == other.id
         await app.say("go on")
         await app.rests()

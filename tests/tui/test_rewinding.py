@@ -83,7 +83,7 @@ async def test_rewind_shows_the_prompts_and_brings_one_back(
         await app.press("enter")
         await app.until(lambda: app.chat.prompt.draft == "make two", "the prompt")
         assert there(workspace) == "b" and (workspace / "b.txt").read_text() == "mine now\n"
-        await app.until(lambda: app.conversation.info.parent_id == source, "the branch")
+        await app.until(lambda: app.conversation.info.parent_id == source, "the fork")
         assert app.conversation.info.kind == "fork" and app.conversation.history == ()
 
 

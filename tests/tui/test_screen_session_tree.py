@@ -32,24 +32,24 @@ KEYS = [
 
 
 class Family(Data, frozen=True):
-    """A conversation of three sessions in a line, with a branch off the second."""
+    """A conversation of three sessions in a line, with one undone after the second."""
 
     root: SessionInfo
     second: SessionInfo
     tip: SessionInfo
-    branch: SessionInfo
+    undone: SessionInfo
 
 
 @pytest.fixture
 async def family(store: Store, library: SessionBrowser) -> Family:
     root = await begun(store, "Repair the parser", *(f"message {number}" for number in range(12)))
     second = await continued(store, root, "## Goal\nRepair it.\n## Done\nNothing yet.", "go on", "yes")
-    branch = await continued(store, second, "A summary that was not good.")
-    await library.undo_compaction(branch.id)
+    undone = await continued(store, second, "A summary that was not good.")
+    await library.undo_compaction(undone.id)
     tip = await continued(
         store, second, "## Goal\nRepair it.\n## Done\nAll of it.", "and now?", "done", trigger="agent"
     )
-    return Family(root, second, tip, branch)
+    return Family(root, second, tip, undone)
 
 
 def tree(screen: Shown) -> list[str]:
@@ -118,12 +118,12 @@ async def test_the_preview_follows_the_cursor(family: Family, library: SessionBr
 
 
 async def test_going_on_means_the_end_of_that_line(family: Family, library: SessionBrowser) -> None:
-    async with shown(SessionTreeScreen(library, family.branch.id, nothing)) as screen:
+    async with shown(SessionTreeScreen(library, family.undone.id, nothing)) as screen:
         await screen.press("home", "g")
         assert screen.results == [family.tip.id]
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("up", "g")
-        assert screen.results == [family.branch.id]
+        assert screen.results == [family.undone.id]
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("g")  # it is where we are
         assert screen.results == [None]

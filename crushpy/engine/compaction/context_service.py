@@ -22,8 +22,8 @@ from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.session.branches import undo_compaction
 from crushpy.engine.session.session import load_session
+from crushpy.engine.session.tree import undo_compaction
 from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
 
@@ -157,7 +157,7 @@ class ContextService:
         """Drops, shortens or restores messages from the next request on, all or none.
 
         `context/edits.py` computes the effect. Stored messages stay as they are: overrides beside them say
-        how this session shows them; children and branches inherit those. `UsageError` if an edit is invalid.
+        how this session shows them; all that continue it inherit those. `UsageError` if an edit is invalid.
         """
         if not dry_run and self._run_slot.busy:
             raise UsageError("Not while the agent is working.", "Interrupt it first.")

@@ -49,7 +49,7 @@ class PinList(Data, frozen=True, omit_defaults=False):
 
 
 class PinService:
-    """Pins belong to the conversation: all its sessions and branches share them.
+    """Pins belong to the conversation: all its sessions share them.
 
     A pinned file is read only if `view` may read it without a question: when it is pinned, and each time
     it is carried.
@@ -261,7 +261,7 @@ async def carried_rules(scope: AgentScope, ledger: Ledger) -> CarriedRules:
 
 
 class RuleService:
-    """A change is a note in the session: the model sees it with the next request, and branches inherit it."""
+    """A change is a note in the session: the model sees it with the next request, and forks inherit it."""
 
     def __init__(self, scope: AgentScope, is_busy: Callable[[], bool]) -> None:
         self._scope, self._session, self._is_busy = scope, scope.session, is_busy
@@ -331,7 +331,7 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
 
     if stored:
         before = _ledger.decode(stored)
-    else:  # a branch, or a session stored without a ledger; the next boundary stores it
+    else:  # a fork, a branch, or stored without a ledger; the next boundary stores it
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:

@@ -36,7 +36,7 @@ class ConversationFiles:
 
     async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
         from crushpy.engine.rewind.rewinder import PUT_BACK
-        from crushpy.engine.session.branches import note_on_files
+        from crushpy.engine.session.tree import note_on_files
 
         outcome = await self.rewinder.apply(self._session.info, planned)
         if outcome.restored:
@@ -46,5 +46,5 @@ class ConversationFiles:
     async def rewind(
         self, target: "RewindTarget", planned: "PlannedRestoration | None"
     ) -> "RewindOutcome | None":
-        """Creates the branch that ends at `target`, after restoring files. None if it failed."""
+        """Creates the fork that ends at `target`, after restoring files. None if it failed."""
         return await self._run_slot.run_exclusively(self.rewinder.rewind(self._session.info, target, planned))

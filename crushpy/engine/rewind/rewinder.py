@@ -12,8 +12,8 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, counted
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.branches import fork_session, note_on_files
 from crushpy.engine.session.session import note_message
+from crushpy.engine.session.tree import fork_session, note_on_files
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
@@ -47,7 +47,7 @@ class ChangeLog(Data, frozen=True):
     did."""
 
     def since(self, number: int) -> list[RecordedChange]:
-        """The changes of the whole conversation from a message on, including branches: they are on disk."""
+        """The changes of the whole conversation from a message on, including forks: they are on disk."""
         return [one for one in self.changes if one.message_number >= number]
 
     def net_since(self, number: int) -> list[restoration.NetChange]:
@@ -171,7 +171,7 @@ class RewindOutcome(Data, frozen=True):
     restored: tuple[str, ...] = ()
     conflicts: tuple[restoration.Conflict, ...] = ()
     session: SessionInfo | None = None
-    """The branch in which the conversation continues."""
+    """The fork in which the conversation continues."""
 
 
 class PointSummary(Data, frozen=True):
@@ -349,8 +349,8 @@ class Rewinder:
     ) -> RewindOutcome:
         steps = planned.plan.steps
         if not steps:
-            branch = await self._fork(fork) if fork else None
-            return RewindOutcome((), planned.plan.conflicts, branch)
+            continued = await self._fork(fork) if fork else None
+            return RewindOutcome((), planned.plan.conflicts, continued)
         entry_id = new_id()
         steps = await in_thread(self._kept, steps)
         entry = JournalEntry(
@@ -412,9 +412,9 @@ class Rewinder:
             reverses=entry.reverses,
         )
         await self._store.file_changes.add(changes)
-        branch = await self._fork(entry.fork) if entry.fork else None
+        continued = await self._fork(entry.fork) if entry.fork else None
         self._files.journal.remove(entry.id)
-        return RewindOutcome(tuple(step.path for step in done.steps), done.conflicts, branch)
+        return RewindOutcome(tuple(step.path for step in done.steps), done.conflicts, continued)
 
     async def _fork(self, fork: JournalFork) -> SessionInfo:
         source = await self._store.sessions.find(fork.session_id)
@@ -422,10 +422,10 @@ class Rewinder:
         if fork.fork_id in made:
             return made[fork.fork_id]
         target = await self.target(fork.session_id, fork.message_id)
-        branch = await fork_session(
+        fork = await fork_session(
             self._store, source, target.message.id, before=target.ends_before, fork_id=fork.fork_id
         )
-        return branch.info
+        return fork.info
 
     async def finish(self, root_id: str = "") -> list[str]:
         """Finishes interrupted restorations of a conversation or in this workspace; returns messages."""

@@ -10,8 +10,8 @@ from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_compaction
 from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage
+from crushpy.engine.session.tree import TreeRow, arrange_tree, fork_session, undo_compaction
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import CannotWriteNow, SearchHit, SessionInfo
@@ -57,7 +57,7 @@ class OpeningBoundary(Data, frozen=True):
 
     boundary: StoredBoundary
     own: bool
-    """It opened this session; False if this is a branch of one that it opened."""
+    """It opened this session; False if this is a fork of one that it opened."""
     sessions: int
     messages: int
     """Of all those sessions, without seeds."""
@@ -193,7 +193,7 @@ class SessionBrowser:
 
     # --- one conversation --------------------------------------------------------------------------------
 
-    async def tree(self, session_id: str) -> list[Branch]:
+    async def tree(self, session_id: str) -> list[TreeRow]:
         """All sessions of the conversation, each after the one it is drawn below."""
         root_id = (await self.store.sessions.find(session_id)).root_id
         sessions = await self.store.sessions.load_conversation(root_id)

@@ -15,8 +15,8 @@ import msgspec
 
 from crushpy.context.overrides import SentState
 from crushpy.core import messages
-from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
+from crushpy.engine.session.tree import TreeRow
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import clean, map_texts, one_line
 from crushpy.storage.store import Store
@@ -88,7 +88,7 @@ class PageReport:
 
 
 async def export_page(
-    store: Store, load_tree: Callable[[str], Awaitable[list[Branch]]], exported: str, report: PageReport
+    store: Store, load_tree: Callable[[str], Awaitable[list[TreeRow]]], exported: str, report: PageReport
 ) -> ExportedText:
     """The file. The same input gives the same bytes."""
     states = await load_sent_states(store, exported)
@@ -107,9 +107,9 @@ async def export_page(
     }
     value = report.safe(head, "the head of the page") | {"sessions": []}
     count = 0
-    for branch in tree:
-        session, stored = _session(branch, report), await store.messages.load_readable(branch.session.id)
-        session["messages"] = [_message(one, branch.session.id, states, report) for one in stored]
+    for row in tree:
+        session, stored = _session(row, report), await store.messages.load_readable(row.session.id)
+        session["messages"] = [_message(one, row.session.id, states, report) for one in stored]
         value["sessions"].append(session)
         count += len(stored)
     value |= {"redactions": report.redactions, "left_out": report.left_out}
@@ -141,15 +141,15 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _session(branch: Branch, report: PageReport) -> dict[str, Any]:
-    info, boundary = branch.session, branch.boundary
+def _session(row: TreeRow, report: PageReport) -> dict[str, Any]:
+    info, boundary = row.session, row.boundary
     undone = boundary is not None and boundary.undone_at is not None
-    continues = branch.relation in ("first", "continues")
+    continues = row.relation in ("first", "continues")
     value = {
         "id": info.id,
-        "under": branch.under,
+        "under": row.under,
         "label": "" if continues else "undone" if undone else info.kind,
-        "tip": branch.tip,
+        "tip": row.tip,
         "generation": info.generation,
         "title": info.title,
         "model": info.model,

@@ -143,7 +143,7 @@ class SessionCommands(CommandGroup):
         """Continues in a fork that ends at a message of the open conversation."""
         conversation = self.chat.conversation
         if conversation is None or not message_id:
-            raise RefusedCommand("This message is not stored, so no branch can end here.")
+            raise RefusedCommand("This message is not stored, so no fork can end here.")
         self.require_idle()
         before = conversation.info.id
         made = await conversation.sessions.fork(before, message_id)

@@ -317,8 +317,8 @@ class ChatScreen(ChatHost):
         from crushpy.tui.actions.sessions import SessionCommands
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-        def left(branch: str | None) -> None:
-            self.run_worker(self._attempt(SessionCommands(self).resume(branch)))
+        def left(chosen: str | None) -> None:
+            self.run_worker(self._attempt(SessionCommands(self).resume(chosen)))
 
         app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
 

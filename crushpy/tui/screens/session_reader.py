@@ -21,7 +21,7 @@ from crushpy.tui.transcript_presenter import FoundPlace, TranscriptPresenter
 
 class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     """The session as the chat would show it, from its beginning or at a message that was found. Returns the
-    session to continue in: itself, or a branch that was made of it; None to stay."""
+    session to continue in: itself, or a fork that was made of it; None to stay."""
 
     DEFAULT_CSS = """
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -47,9 +47,9 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     def read_session(self, library: SessionBrowser, session_id: str) -> None:
         app_of(self).push_screen(SessionReaderScreen(library, session_id), self._left)
 
-    def _left(self, branch: str | None) -> None:
-        if branch:  # the readers below it close as well
-            self.dismiss(branch)
+    def _left(self, chosen: str | None) -> None:
+        if chosen:  # the readers below it close as well
+            self.dismiss(chosen)
 
     async def fork_at(self, key: int) -> None:
         message_id = self._feed.message_id(key) if self._feed else ""

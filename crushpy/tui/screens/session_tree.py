@@ -1,4 +1,4 @@
-"""The session tree of a conversation: its sessions, its branches, and what each boundary carried over."""
+"""The session tree of a conversation: its sessions and what each boundary carried over."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ from crushpy.context.coverage import fact_words, kept_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, of_this_boundary
 from crushpy.core.errors import CrushpyError
-from crushpy.engine.session.branches import Branch, draw_guides
 from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
+from crushpy.engine.session.tree import TreeRow, draw_guides
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ToolItem, TranscriptItem
 from crushpy.tui.notify import tell
@@ -111,7 +111,7 @@ class SessionPreview(Transcript, inherit_bindings=False):
     BINDINGS = ScrollableContainer.BINDINGS
 
 
-class SessionTree(Tree[Branch]):
+class SessionTree(Tree[TreeRow]):
     """Enter reads a session, the space bar marks it."""
 
     BINDINGS = [
@@ -167,8 +167,8 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         self._library = library
         self._replay = replay
         self._here = session_id
-        self._branches: dict[str, Branch] = {}
-        self._drawn: dict[str, TreeNode[Branch]] = {}
+        self._sessions: dict[str, TreeRow] = {}
+        self._drawn: dict[str, TreeNode[TreeRow]] = {}
         self._marked = ""
         """The session to compare with another."""
 
@@ -187,40 +187,40 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     @in_worker("tree")
     async def on_mount(self) -> None:
         try:
-            branches = await self._library.tree(self._here)
+            rows = await self._library.tree(self._here)
         except CrushpyError as error:
             empty = f"Nothing of this conversation is stored yet ({error.message})"
             self.set_heading(self.heading, empty)
             self.query_one(SessionPreview).add(NoticeItem(empty))
             return
-        self._branches = {branch.session.id: branch for branch in branches}
+        self._sessions = {row.session.id: row for row in rows}
         tree = self.query_one(SessionTree)
         tree.clear()
-        tree.drawn_guides = draw_guides(branches)
+        tree.drawn_guides = draw_guides(rows)
         self._drawn = {}
-        for branch in branches:
-            above = self._drawn.get(branch.under, tree.root)
-            self._drawn[branch.session.id] = above.add(self._label(branch), branch, expand=True)
+        for row in rows:
+            above = self._drawn.get(row.under, tree.root)
+            self._drawn[row.session.id] = above.add(self._label(row), row, expand=True)
         for node in self._drawn.values():
             node.allow_expand = bool(node.children)
-        title = one_line(branches[0].session.title) if branches else ""
-        count = messages.counted(len(branches), "session")
+        title = one_line(rows[0].session.title) if rows else ""
+        count = messages.counted(len(rows), "session")
         self.set_heading(f"{self.heading}  {title}", count)
         if self._here in self._drawn:
             assert tree.last_line >= 0  # lays out the lines: before that the cursor cannot be moved
             tree.move_cursor(self._drawn[self._here])
 
-    def _label(self, branch: Branch) -> RichText:
+    def _label(self, row: TreeRow) -> RichText:
         """A line of the tree, as `RichText`: a plain string would be parsed as markup."""
-        session, boundary = branch.session, branch.boundary
+        session, boundary = row.session, row.boundary
         mark = ("◆ " if session.id == self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
-        match branch.relation:
+        match row.relation:
             case "task":
                 words.append(f"task: {one_line(session.title)[:40]}")
             case "branch" | "fork" | "undone":
-                after = "after" if branch.relation == "undone" else "of"
-                words.append(f"{branch.relation} {after} session {self._number(session.parent_id)}")
+                after = "after" if row.relation == "undone" else "of"
+                words.append(f"{row.relation} {after} session {self._number(session.parent_id)}")
             case _:
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger not in KEEPS_CONTEXT:
@@ -231,50 +231,50 @@ class SessionTreeScreen(OverlayScreen[str | None]):
             words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]
         words[1:1] = ["here"] if session.id == self._here else []
-        words[1:1] = ["tip"] if branch.tip else []
-        style = "bold" if branch.tip or session.id == self._here else ""
+        words[1:1] = ["tip"] if row.tip else []
+        style = "bold" if row.tip or session.id == self._here else ""
         return RichText(mark + " · ".join(word for word in words if word), style)
 
     def _number(self, session_id: str | None) -> str:
-        branch = self._branches.get(session_id or "")
-        return str(branch.session.generation + 1) if branch else "?"
+        row = self._sessions.get(session_id or "")
+        return str(row.session.generation + 1) if row else "?"
 
     @on(Tree.NodeHighlighted)
     def _moved(self) -> None:
-        branch = self._at_cursor()
-        if branch is not None:
+        row = self._at_cursor()
+        if row is not None:
             self.confirming = ""
-            self._preview(branch)
+            self._preview(row)
             self.refresh_bindings()
 
     @in_worker("preview")
-    async def _preview(self, branch: Branch) -> None:
-        tip, note = self._tip_of(branch).session, ""
-        if tip.id != branch.session.id:
+    async def _preview(self, row: TreeRow) -> None:
+        tip, note = self._tip_of(row).session, ""
+        if tip.id != row.session.id:
             note = f"Continued in session {tip.generation + 1}: g continues there, f forks from here"
         pane = self.query_one(SessionPreview)
-        pane.set_items([*preview_items(await self._library.preview(branch.session.id), note)])
+        pane.set_items([*preview_items(await self._library.preview(row.session.id), note)])
         self.call_after_refresh(pane.go_to, 0)
 
-    def _tip_of(self, branch: Branch) -> Branch:
+    def _tip_of(self, row: TreeRow) -> TreeRow:
         """The last session that continues this one."""
         following = {
-            one.session.parent_id: one for one in self._branches.values() if one.relation == "continues"
+            one.session.parent_id: one for one in self._sessions.values() if one.relation == "continues"
         }
-        for _ in self._branches:  # a damaged record may be a circle
-            branch = following.get(branch.session.id, branch)
-        return branch
+        for _ in self._sessions:  # a damaged record may be a circle
+            row = following.get(row.session.id, row)
+        return row
 
-    def _at_cursor(self) -> Branch | None:
+    def _at_cursor(self) -> TreeRow | None:
         node = self.query_one(SessionTree).cursor_node
         return node.data if node is not None else None
 
     @property
-    def _current(self) -> Branch:
-        """The branch at the cursor: without one the actions are disabled."""
-        branch = self._at_cursor()
-        assert branch is not None
-        return branch
+    def _current(self) -> TreeRow:
+        """The row at the cursor: without one the actions are disabled."""
+        row = self._at_cursor()
+        assert row is not None
+        return row
 
     # --- actions -----------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         before, here = self._marked, self._current.session.id
         self._marked = "" if here == before else here
         for changed in filter(None, {before, here}):
-            self._drawn[changed].set_label(self._label(self._branches[changed]))
+            self._drawn[changed].set_label(self._label(self._sessions[changed]))
 
     @in_worker("change")
     async def action_compare(self) -> None:
@@ -355,14 +355,14 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action not in ("read", "go_on", "fork", "undo", "mark", "compare", "replay"):
             return True
-        branch = self._at_cursor() if self._drawn else None
-        if branch is None:
+        row = self._at_cursor() if self._drawn else None
+        if row is None:
             return False
         match action:
             case "undo":
-                boundary = branch.boundary
+                boundary = row.boundary
                 return boundary is not None and boundary.trigger != "fork" and boundary.undone_at is None
             case "go_on" | "fork":
-                return branch.relation != "task"
+                return row.relation != "task"
             case _:
                 return True

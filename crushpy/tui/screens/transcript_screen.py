@@ -29,7 +29,7 @@ class TranscriptScreen(Screen[str | None]):
         raise NotImplementedError
 
     async def fork_at(self, key: int) -> None:
-        """Continues in a branch that ends at the message of this item."""
+        """Continues in a fork that ends at the message of this item."""
         raise NotImplementedError
 
     async def act(self, key: int, item: TranscriptItem, action: ItemAction) -> None:

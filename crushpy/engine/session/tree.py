@@ -30,7 +30,7 @@ MAX_PATHS = 50
 async def fork_session(
     store: Store, source: SessionInfo, at: str = "", *, before: bool = False, fork_id: str = ""
 ) -> LoadedSession:
-    """A branch that continues `source`; the session itself is not changed.
+    """A fork of `source`; the session itself is not changed.
 
     With `at`, a message id or a unique prefix, it holds everything up to that message and its results, or
     everything `before` it. The message may be one of `source` or of the sessions before it.
@@ -65,7 +65,7 @@ async def _at_message(
     lineage = await store.sessions.load_lineage(source.id)
     owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
     viewed = owner
-    for number in range(owner + 1, len(lineage)):  # branches show the messages before them unchanged
+    for number in range(owner + 1, len(lineage)):  # forks show the messages before them unchanged
         if await store.boundaries.find_opening(lineage[number].id) is not None:
             break
         viewed = number
@@ -106,7 +106,7 @@ async def undo_compaction(store: Store, session_id: str, *, follow: bool = False
         raise UsageError(
             f"The compaction before session {boundary.child_id} was already undone: "
             f"{boundary.parent_id} continues without it.",
-            f"Continue in the branch with --session {boundary.child_id}, or in {boundary.parent_id}.",
+            f"Continue in the fork with --session {boundary.child_id}, or in {boundary.parent_id}.",
         )
     tip = await store.sessions.find_tip(boundary.child_id)
     if boundary.trigger == RETURN and tip.id != boundary.child_id:
@@ -169,7 +169,9 @@ def note_on_files(words: str, paths: Sequence[str]) -> Note:
 Relation = Literal["first", "continues", "branch", "fork", "undone", "task"]
 
 
-class Branch(Data, frozen=True):
+class TreeRow(Data, frozen=True):
+    """One session of the tree."""
+
     session: SessionInfo
     boundary: StoredBoundary | None
     """The boundary that opened it; None for the first session and for tasks."""
@@ -184,7 +186,7 @@ class Branch(Data, frozen=True):
 
 def arrange_tree(
     sessions: list[SessionInfo], boundaries: dict[str, StoredBoundary], tip: str
-) -> list[Branch]:
+) -> list[TreeRow]:
     """The tree as a list, each session after the one it is drawn below.
 
     A session whose parent is gone stands at the left, and none is drawn twice.
@@ -194,7 +196,7 @@ def arrange_tree(
     for session in sessions:
         parent = session.parent_id if session.parent_id in known else ""
         children.setdefault(parent or "", []).append(session)
-    found: dict[str, Branch] = {}
+    found: dict[str, TreeRow] = {}
 
     def place(session: SessionInfo) -> None:
         boundary = boundaries.get(session.id)
@@ -206,7 +208,7 @@ def arrange_tree(
             relation = kinds.get(session.kind, "continues")
             relation = "undone" if undone and relation != "task" else relation
         under = found[parent].under if parent and relation == "continues" else parent or ""
-        found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
+        found[session.id] = TreeRow(session, boundary, relation, under, session.id == tip)
 
     for start in [*children.get("", []), *sessions]:  # the second half: corrupt cycles
         waiting = [start]
@@ -218,12 +220,12 @@ def arrange_tree(
     return list(found.values())
 
 
-def draw_guides(branches: list[Branch]) -> dict[str, str]:
+def draw_guides(tree: list[TreeRow]) -> dict[str, str]:
     """The lines that lead to each session, by id, from top to bottom. A chain of continuations stays in one
     column."""
-    children: dict[str, list[Branch]] = {}
-    for branch in branches:
-        children.setdefault(branch.under, []).append(branch)
+    children: dict[str, list[TreeRow]] = {}
+    for row in tree:
+        children.setdefault(row.under, []).append(row)
     guides: dict[str, str] = {}
 
     def draw(under: str, lead: str) -> None:
