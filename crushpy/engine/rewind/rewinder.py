@@ -422,10 +422,10 @@ class Rewinder:
         if fork.fork_id in made:
             return made[fork.fork_id]
         target = await self.target(fork.session_id, fork.message_id)
-        fork = await fork_session(
+        forked = await fork_session(
             self._store, source, target.message.id, before=target.ends_before, fork_id=fork.fork_id
         )
-        return fork.info
+        return forked.info
 
     async def finish(self, root_id: str = "") -> list[str]:
         """Finishes interrupted restorations of a conversation or in this workspace; returns messages."""
