@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from support.command import Cli, run_crushpy
+from support.command import Cli, can_run_in_process, run_crushpy
+from support.in_process import call_crushpy
 from support.selection import ALL
 
 pytest_plugins = [
@@ -137,7 +138,10 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(workspace: Path) -> Cli:
-    """Runs the real crushpy in a process of its own: `cli("config", "list", env={...}, stdin="...")`."""
+    """Runs a command of the real crushpy: `cli("config", "list", env={...}, stdin="...")`.
+
+    In this process if that makes no difference, otherwise (`process=True`) in one of its own.
+    """
 
     def run(
         *args: str,
@@ -145,7 +149,10 @@ def cli(workspace: Path) -> Cli:
         stdin: str = "",
         cwd: Path | None = None,
         timeout: float = 110,
+        process: bool = False,
     ) -> "subprocess.CompletedProcess[str]":
+        if args and not process and can_run_in_process(args, env):
+            return call_crushpy(*args, env=env, stdin=stdin, cwd=cwd or workspace)
         return run_crushpy(*args, env=env, stdin=stdin, cwd=cwd or workspace, timeout=timeout)
 
     return run

@@ -1,5 +1,6 @@
-"""Starts the real `crushpy` in a process of its own."""
+"""Starts the real `crushpy` in a process of its own, and says which commands need none."""
 
+import asyncio
 import atexit
 import json
 import os
@@ -27,6 +28,21 @@ def _at_start(env: dict[str, str]) -> dict[str, str]:
 
 USUAL = {**_at_start(dict(os.environ)), "LANG": "C.UTF-8"}
 """Those of every test, unless it sets others."""
+
+
+IN_PROCESS = {
+    *("audit", "compact", "config", "doctor", "models", "permissions", "plugins", "sessions", "skills"),
+    *("stats", "template", "trust", "untrust"),
+}
+"""Commands that do the same in the process of the tests: they need no signals and no terminal."""
+
+
+def can_run_in_process(args: tuple[str, ...], env: dict[str, str] | None) -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return not FRESH and args[0] in IN_PROCESS and _at_start({**os.environ, **(env or {})}) == USUAL
+    return False
 
 
 def start_crushpy(
