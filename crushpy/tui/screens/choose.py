@@ -130,7 +130,6 @@ class LineScreen(DialogScreen[str | None]):
             self.query_one(".problem", Static).update(Content(clean(str(error))))
 
 
-TITLE_COLUMNS = max(len(command.title) for command in APP_COMMANDS) + 2
 MIN_COLUMNS_FOR_HELP = 100
 """In narrower rows the help is shown below them."""
 
@@ -143,11 +142,16 @@ class PaletteScreen(DialogListScreen[AppCommand]):
     placeholder = "Search for commands…"
 
     def __init__(
-        self, recent: Sequence[str], keys: Mapping[str, str], further: Sequence[AppCommand] = ()
+        self,
+        recent: Sequence[str],
+        keys: Mapping[str, str],
+        further: Sequence[AppCommand] = (),
+        commands: Sequence[AppCommand] = APP_COMMANDS,
     ) -> None:
         super().__init__()
+        self._title_columns = max(len(command.title) for command in commands) + 2
         place = {action: at for at, action in enumerate(recent)}
-        own = sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
+        own = sorted(commands, key=lambda command: place.get(command.action, len(place)))
         self.all_rows = [*own, *(msgspec.structs.replace(one, action=f"/{one.slash}") for one in further)]
         self._keys = keys
 
@@ -170,7 +174,7 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         slash = f"/{row.slash}" if row.slash else ""
         names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
         if width >= MIN_COLUMNS_FOR_HELP:
-            title = Content.assemble(title, " " * (TITLE_COLUMNS - title.cell_length), row.help)
+            title = Content.assemble(title, " " * (self._title_columns - title.cell_length), row.help)
         return spread(title, Content.styled(names, "$text-accent"), width)
 
     def describe_row(self, row: AppCommand) -> Content:

@@ -142,9 +142,10 @@ class HelpScreen(TextScreen):
 
     heading = "Help"
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
+    def __init__(self, keys: Mapping[str, str], commands: Sequence[AppCommand] = APP_COMMANDS) -> None:
         super().__init__()
         self._keys = keys
+        self._commands = commands
 
     def text(self, width: int) -> Content:
         lines: list[Content] = []
@@ -152,7 +153,7 @@ class HelpScreen(TextScreen):
             lines += [Content.styled(title, "bold $accent")]
             lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
         lines += [Content.styled("Commands (also in the palette, Ctrl+P)", "bold $accent")]
-        lines += _table([self._row(command) for command in APP_COMMANDS], width)
+        lines += _table([self._row(command) for command in self._commands], width)
         return Content("\n").join(lines)
 
     def _row(self, command: AppCommand) -> tuple[str, str, str]:
