@@ -1,5 +1,6 @@
 """The interface of a tool: name, arguments, what it would touch, what it does, and what it is given."""
 
+import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,8 +14,9 @@ from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
 from crushpy.security.sanitize import encodable
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import NamedPath, locate
+from crushpy.tools.errors import NotText, ToolError
+from crushpy.tools.files.locate import NamedPath, NamedText, explain_errors, locate
+from crushpy.tools.files.text_file import TextFile, decode
 from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
 from crushpy.util.images import ImageLimits
 
@@ -230,6 +232,30 @@ class CallContext(msgspec.Struct, frozen=True):
         """A path that the model wrote. Raises ToolError if it cannot be one."""
         found = locate(self.workspace, path)
         return NamedPath(found, Path(self.real_path(path)), encodable(self.workspace.shown(found)))
+
+    async def read_text(self, path: str) -> NamedText:
+        """The text file at `path`; if an editor has it open, with the changes that are not saved.
+
+        Raises ToolError, which says in a sentence that it is missing, a folder, binary or too large.
+        """
+        await self.workspace.fetch_output(path)
+        return await asyncio.to_thread(self.open_text, path)
+
+    def open_text(self, path: str, *, may_be_new: bool = False) -> NamedText:
+        """The same, blocking: call it in a thread. `may_be_new`: a missing file is an empty text."""
+        place = self.find(path)
+        where = place.path, place.real, place.shown
+        with explain_errors(self.workspace, place, "read"):
+            try:
+                raw = self.workspace.files.read(*where)
+            except (FileNotFoundError, NotADirectoryError):
+                if not may_be_new:
+                    raise
+                return NamedText(*where, b"", TextFile(""), exists=False)
+        file = decode(raw)
+        if file is None:
+            raise NotText(place.shown, raw)
+        return NamedText(*where, raw, file)
 
 
 class Tool(Generic[A]):

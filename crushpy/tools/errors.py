@@ -15,6 +15,14 @@ class DoesNotFit(ToolError):
     """An edit does not apply to a file whose current content the model has read: no question is needed."""
 
 
+class NotText(ToolError):
+    """A file that was to be read as text is binary."""
+
+    def __init__(self, shown: str, raw: bytes) -> None:
+        super().__init__(f"{shown} is a binary file ({len(raw):,} bytes), not text. Use bash.")
+        self.shown, self.raw = shown, raw
+
+
 class ConsentNeeded(Exception):
     """A running call has met something that only the user can accept. It is run again if they do."""
 

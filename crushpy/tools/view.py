@@ -10,11 +10,9 @@ from msgspec import Meta
 from crushpy.core.access import ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
-from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import NamedPath, explain_errors
-from crushpy.tools.files.text_file import decode, normalize, split_lines
+from crushpy.tools.errors import NotText, ToolError
+from crushpy.tools.files.locate import NamedText
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
@@ -41,36 +39,22 @@ class ViewTool(ReadingTool[ViewArgs]):
             raise ToolError(
                 "offset is the first line to show, counted from 1; limit is how many, at least 1."
             )
-        await context.workspace.fetch_output(args.file_path)
-        return await asyncio.to_thread(_view, args, context)
-
-
-def _view(args: ViewArgs, context: CallContext) -> Outcome:
-    place = context.find(args.file_path)
-    shown = place.shown
-    offset = max(args.offset, 1)
-    raw = _read(place, context)
-    if media_type := image_type(raw):
-        return _describe_image(shown, raw, media_type, context.agent.image_limits())
-    file = decode(raw)
-    if file is None:
-        raise ToolError(f"{shown} is a binary file ({len(raw):,} bytes): it cannot be shown as text.")
-    lines = split_lines(encodable(normalize(file.text)))
-    wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
-    outcome = _format_lines(shown, file.form, wanted, len(lines), offset, args.limit)
-    context.agent.memory.remember(place.real, raw)
-    return outcome
-
-
-def _read(place: NamedPath, context: CallContext) -> bytes:
-    with explain_errors(context.workspace, place, "read"):
         try:
-            return context.workspace.files.read(place.path, place.real, place.shown)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if not place.path.is_symlink():
+            file = await context.read_text(args.file_path)
+        except NotText as found:
+            if not (media_type := image_type(found.raw)):
                 raise
-            target = encodable(str(place.path.readlink()))
-            raise ToolError(f"{place.shown} is a link to {target}, which does not exist.") from error
+            limits = context.agent.image_limits()
+            return await asyncio.to_thread(_describe_image, found.shown, found.raw, media_type, limits)
+        outcome = await asyncio.to_thread(_describe_text, args, file)
+        context.agent.memory.remember(file.real, file.raw)
+        return outcome
+
+
+def _describe_text(args: ViewArgs, file: NamedText) -> Outcome:
+    lines, offset = file.lines, max(args.offset, 1)
+    wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
+    return _format_lines(file.shown, file.file.form, wanted, len(lines), offset, args.limit)
 
 
 def _format_lines(

@@ -27,10 +27,10 @@ class WriteTool(file_change.FileChangeTool[WriteArgs]):
     args = WriteArgs
 
     def plan(self, args: WriteArgs, context: CallContext) -> file_change.FileChange:
-        original = file_change.open_original(context, args.file_path)
+        original = context.open_text(args.file_path, may_be_new=True)
         file = original.file
         file.check(args.content)
-        if original.raw is None:
+        if not original.exists:
             return file_change.FileChange(original, args.content)
         text, note = _with_newlines_of(file, restore_tags(args.content, file.text))
         if file.encode(text) == original.raw:

@@ -17,7 +17,7 @@ from filetools import call, knows, lend, names, refused
 from crushpy.tools.base import CallContext
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_change import FileChange, make_change, open_original
+from crushpy.tools.files.file_change import FileChange, make_change
 from crushpy.tools.files.workspace_files import write_file
 from crushpy.tools.write import WriteTool
 
@@ -253,7 +253,7 @@ async def test_a_second_cancellation_waits_for_the_write_too(context: CallContex
     def plan() -> FileChange:
         loop.call_soon_threadsafe(begun.set)
         go_on.wait()
-        return FileChange(open_original(context, "new"), "whole\n")
+        return FileChange(context.open_text("new", may_be_new=True), "whole\n")
 
     writing = asyncio.create_task(make_change(context, plan))
     await begun.wait()

@@ -9,9 +9,9 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, CallContext, Tool
-from crushpy.tools.errors import DoesNotFit, ToolError, reason
-from crushpy.tools.files.locate import NamedPath
-from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
+from crushpy.tools.errors import DoesNotFit, ToolError
+from crushpy.tools.files.locate import NamedText
+from crushpy.tools.files.text_file import normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
 
@@ -22,24 +22,16 @@ _MAX_SHOWN_LINES = 6
 _MAX_LINE_CHARS = 200
 
 
-class OriginalFile(NamedPath, frozen=True):
-    """The file to change, as it is now."""
-
-    raw: bytes | None
-    """None if there is no file yet."""
-    file: TextFile
-
-
 class FileChange(Data, frozen=True):
     """The content of a file after a change."""
 
-    original: OriginalFile
+    original: NamedText
     text: str
     notes: tuple[str, ...] = ()
 
     @property
     def before(self) -> str | None:
-        return None if self.original.raw is None else self.original.file.text
+        return self.original.file.text if self.original.exists else None
 
     @property
     def changed(self) -> tuple[str, str | None]:
@@ -53,25 +45,9 @@ class FileChange(Data, frozen=True):
 PlanChange = Callable[[], FileChange]
 
 
-def open_original(context: CallContext, file_path: str) -> OriginalFile:
-    """The text file at `file_path`, or the path for a new one. Raises ToolError for anything else."""
-    place = context.find(file_path)
-    where = place.path, place.real, place.shown
-    try:
-        raw = context.workspace.files.read(*where)
-    except (FileNotFoundError, NotADirectoryError):
-        return OriginalFile(*where, None, TextFile(""))
-    except OSError as error:
-        raise ToolError(f"{place.shown} cannot be read: {reason(error)}.") from error
-    file = decode(raw)
-    if file is None:
-        raise ToolError(f"{place.shown} is a binary file: only text can be written here. Use bash.")
-    return OriginalFile(*where, raw, file)
-
-
-def require_read(context: CallContext, original: OriginalFile) -> None:
+def require_read(context: CallContext, original: NamedText) -> None:
     """Raises ToolError unless the model has read the current content of the file."""
-    if original.raw is None:
+    if not original.exists:
         return
     state = context.agent.memory.state(original.real, original.raw)
     if state == "unread":
@@ -86,9 +62,9 @@ async def make_change(context: CallContext, plan: PlanChange) -> tuple[FileChang
         original = change.original
         content = original.file.encode(change.text)
         diff = change.diff()
-        note = context.workspace.files.write(
-            original.path, original.real, original.shown, content, original.raw
-        )
+        before = original.raw if original.exists else None
+        where = original.path, original.real, original.shown
+        note = context.workspace.files.write(*where, content, before)
         context.agent.memory.remember(original.real, content)
         if note:
             change = FileChange(original, change.text, (*change.notes, note))

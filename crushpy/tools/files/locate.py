@@ -1,4 +1,4 @@
-"""Resolves paths that a model wrote, and suggests names if there is no such file."""
+"""Paths that a model wrote: resolves them, explains errors, and suggests names if there is no such file."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.text_file import TextFile, normalize, split_lines
 
 _MAX_COMPARED_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
@@ -22,6 +23,20 @@ class NamedPath(Data, frozen=True):
     real: Path
     """With links resolved, as permissions were decided on it."""
     shown: str
+
+
+class NamedText(NamedPath, frozen=True):
+    """The text file at such a path, as it is now."""
+
+    raw: bytes
+    file: TextFile
+    exists: bool = True
+    """False for a file that is to be created."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines as a model reads them."""
+        return split_lines(encodable(normalize(self.file.text)))
 
 
 class PathNames(Protocol):
@@ -76,6 +91,9 @@ def open_place(place: NamedPath, advice: str) -> Folder:
 
 def missing(workspace: PathNames, place: NamedPath) -> ToolError:
     """The error for a missing file, with the most similar names."""
+    if place.path.is_symlink():
+        target = encodable(str(place.path.readlink()))
+        return ToolError(f"{place.shown} is a link to {target}, which does not exist.")
     path, real, what = place.path, place.real, "file"
     while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"

@@ -13,13 +13,11 @@ from crushpy.tools.files.file_change import (
     F,
     FileChange,
     FileChangeTool,
-    OriginalFile,
     describe_change,
     make_change,
-    open_original,
     require_read,
 )
-from crushpy.tools.files.locate import missing
+from crushpy.tools.files.locate import NamedText, missing
 from crushpy.tools.files.text_file import Newline, TextFile, normalize
 from crushpy.tools.truncate import cut_line
 
@@ -272,7 +270,7 @@ def plan_edits(context: CallContext, file_path: str, edits: Sequence[Replacement
     """The content of the file after `edits`. Raises a ToolError that names the edit that cannot be made."""
     if not edits:
         raise ToolError("edits is empty: give at least one edit.")
-    original = open_original(context, file_path)
+    original = context.open_text(file_path, may_be_new=True)
     require_read(context, original)
     notes: list[str] = []
     file = original.file
@@ -280,24 +278,24 @@ def plan_edits(context: CallContext, file_path: str, edits: Sequence[Replacement
         try:
             text, note = _apply_edit(context, original, file, edit, first=number == 1)
         except ToolError as error:
-            kind = ToolError if original.raw is None else DoesNotFit
+            kind = DoesNotFit if original.exists else ToolError
             if len(edits) > 1:
                 which = f"Edit {number} of {len(edits)} cannot be made, so none was. {original.shown}"
                 raise kind(f"{which}: {error}") from error
-            raise error if original.raw is None else kind(f"{original.shown}: {error}") from error
+            raise kind(f"{original.shown}: {error}") if original.exists else error from error
         file = TextFile(text, file.encoding, file.bom, file.bad_bytes)
         if note:
             notes.append(note if len(edits) == 1 else f"edit {number} was {note}")
-    if file.text == original.file.text and original.raw is not None:
+    if file.text == original.file.text and original.exists:
         raise DoesNotFit(f"{original.shown}: the edits undo each other, so nothing would change.")
     return FileChange(original, file.text, tuple(notes))
 
 
 def _apply_edit(
-    context: CallContext, original: OriginalFile, file: TextFile, edit: Replacement, *, first: bool
+    context: CallContext, original: NamedText, file: TextFile, edit: Replacement, *, first: bool
 ) -> tuple[str, str]:
     """The text after one edit, and a note on how the passage was found."""
-    if original.raw is None and first:
+    if not original.exists and first:
         if edit.old_string:
             raise missing(context.workspace, original)
         file.check(edit.new_string)
