@@ -9,12 +9,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crushpy.core.messages import Data
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import LeaseRow
 from crushpy.storage.records import CannotWriteNow, SessionBusy, StorageError
+from crushpy.storage.statement import Statement
 from crushpy.util.processes import started_at, still_runs
 
 if TYPE_CHECKING:
@@ -23,21 +25,6 @@ if TYPE_CHECKING:
     import psycopg
 
 R = TypeVar("R")
-_PARAMETER = re.compile(r"(?<!:):(\w+)")
-
-
-class Statement(NamedTuple, Generic[R]):
-    """SQL for SQLite with `:name` parameters, for PostgreSQL `%(name)s`. `row` is None for one column."""
-
-    sqlite: str
-    postgres: str
-    row: type[R] | None
-
-
-@cache
-def handwritten(sql: str) -> Statement[Any]:
-    """A statement with `:name` parameters that is not rendered from `queries/`, and has no row type."""
-    return Statement(sql, _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")), None)
 
 
 class Rows(Generic[R]):
@@ -226,10 +213,6 @@ LEASE_TIMEOUT_S = 45.0
 """After this time without a heartbeat a process counts as dead; `CRUSHPY_LEASE_SECONDS` overrides it."""
 FILE_LEASE_TIMEOUT_S = 15 * 60.0
 """After this time without a write a process on another machine that uses the same file counts as dead."""
-_FIND_ROOT = handwritten("SELECT root_id FROM session WHERE id = :session")
-_EXISTS = handwritten("SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'")
-_MOVE = handwritten("UPDATE lease SET session_id = :child WHERE session_id = :session AND token = :token")
-_DELETE = handwritten("DELETE FROM lease WHERE token = :token")
 
 
 class Leases:
@@ -258,60 +241,43 @@ class Leases:
         self._me = {"process": me, "started": started_at(me), "host": platform.node(), "place": scope}
         self._held: dict[str, tuple[int, str]] = {}
         """Sessions this store acquired: the token, and the conversation."""
-        now, new_token = "((julianday('now') - 2440587.5) * 86400.0)", "random()"
-        if on_server:
-            now, new_token = "extract(epoch FROM clock_timestamp())", "nextval('lease_token')"
-        others = ", ".join(f"{name} = excluded.{name}" for name in (*self._me, "heartbeat", "token"))
-        self._find = handwritten(
-            f"SELECT process, started, host, place, token, "  # noqa: S608  # our own names
-            f"CAST({now} - heartbeat AS double precision) AS silent FROM lease WHERE session_id = :session"
-        )
-        self._acquire = handwritten(
-            f"INSERT INTO lease (session_id, process, started, host, place, heartbeat, token) VALUES "  # noqa: S608
-            f"(:session, :process, :started, :host, :place, {now}, {new_token}) "
-            f"ON CONFLICT (session_id) DO UPDATE SET {others} RETURNING token"
-        )
-        self._renew = handwritten(f"UPDATE lease SET heartbeat = {now} WHERE token = :token")  # noqa: S608
 
     def acquire(self, session_id: str) -> bool:
         """Makes this process the only writer; False if it was already. `SessionBusy` if another one is."""
         self._held.pop(session_id, None)
         with self._db.transaction(session=session_id):
             token, mine = self._take(session_id)
-            root = self._db.execute(_FIND_ROOT, session=session_id).scalar() or session_id
+            root = self._db.execute(sql.FIND_CONVERSATION, session=session_id).scalar() or session_id
         self._held[session_id] = (token, root)
         return not mine
 
     def _take(self, session_id: str) -> tuple[int, bool]:
         """The token of the lease, and whether this process had it already."""
-        row = self._find_row(session_id)
-        if row is not None and all(row[name] == value for name, value in self._me.items()):
-            return row["token"], True
+        row = self._db.execute(sql.FIND_LEASE, session=session_id).first()
+        if row is not None and all(getattr(row, name) == value for name, value in self._me.items()):
+            return row.token, True
         if row is not None and self._is_alive(row):
-            where = "" if self._is_here(row) else f" on {row['host']}"
-            raise SessionBusy(session_id, f"process {row['process']}{where}")
-        return self._db.execute(self._acquire, session=session_id, **self._me).scalar(), False
+            where = "" if self._is_here(row) else f" on {row.host}"
+            raise SessionBusy(session_id, f"process {row.process}{where}")
+        return self._db.execute(sql.SAVE_LEASE, session_id=session_id, **self._me).scalar(), False
 
-    def _find_row(self, session_id: str) -> dict[str, Any] | None:
-        return next(self._db.execute(self._find, session=session_id).dicts(), None)
-
-    def _is_here(self, row: Mapping[str, Any]) -> bool:
+    def _is_here(self, row: LeaseRow) -> bool:
         """Whether a process id of the row is valid here."""
-        return (row["host"], row["place"]) == (self._me["host"], self._me["place"])
+        return (row.host, row.place) == (self._me["host"], self._me["place"])
 
-    def _is_alive(self, row: Mapping[str, Any]) -> bool:
+    def _is_alive(self, row: LeaseRow) -> bool:
         if self._is_here(row):
-            runs = still_runs(row["process"], row["started"])
-            return runs and (not self._on_server or row["silent"] < lease_timeout())
-        return row["silent"] < (lease_timeout() if self._on_server else FILE_LEASE_TIMEOUT_S)
+            runs = still_runs(row.process, row.started)
+            return runs and (not self._on_server or row.silent < lease_timeout())
+        return row.silent < (lease_timeout() if self._on_server else FILE_LEASE_TIMEOUT_S)
 
     def confirm(self, place: str) -> None:
         """Inside a transaction that writes to a session or conversation: this is still its writer."""
         # Boundaries pass a token on: however many sessions there are, each token is renewed once.
         tokens = {token: session for session, (token, root) in self._held.items() if place in (session, root)}
         for token, session in tokens.items():
-            if not self._db.execute(self._renew, token=token).rowcount:
-                if self._db.execute(_EXISTS, session=session).scalar() is None:
+            if not self._db.execute(sql.RENEW_LEASE, token=token).rowcount:
+                if self._db.execute(sql.SESSION_EXISTS, session=session).scalar() is None:
                     raise session_missing(self._db, session)
                 self._handle_loss(session)
 
@@ -320,8 +286,8 @@ class Leases:
         if not self._on_server:  # another store of this process may have released it
             self._held[session] = (self._take(session)[0], self._held[session][1])
             return
-        row = self._find_row(session)
-        by = f" (process {row['process']} on {row['host']})" if row is not None else ""
+        row = self._db.execute(sql.FIND_LEASE, session=session).first()
+        by = f" (process {row.process} on {row.host})" if row is not None else ""
         raise StorageError(
             f"session {session} was taken over by another crushpy{by} while this one was suspended",
             "Nothing was written from here since. Open the session again to see its messages.",
@@ -337,26 +303,26 @@ class Leases:
         if not self._on_server or not self._held:
             return None
         for token in self.tokens:
-            self._db.execute(self._renew, token=token)
+            self._db.execute(sql.RENEW_LEASE, token=token)
         return min(HEARTBEAT_S, lease_timeout() / 4)
 
     def move(self, parent_id: str, child_id: str) -> None:
         """Inside the transaction of a boundary: the writer of the parent continues in the child."""
         held = self._held.get(parent_id)
         if held is not None:
-            self._db.execute(_MOVE, session=parent_id, token=held[0], child=child_id)
+            self._db.execute(sql.MOVE_LEASE, session=parent_id, token=held[0], child=child_id)
             self._held[child_id] = held  # the token counts, even if this is not committed
 
     def release(self, session_id: str) -> None:
         held = self._held.pop(session_id, None)
         if held is not None:
-            self._db.execute(_DELETE, token=held[0])
+            self._db.execute(sql.DELETE_LEASE, token=held[0])
             self._held = {session: one for session, one in self._held.items() if one != held}
 
     def release_all(self) -> None:
         """Releases what this store acquired; another store of this process keeps its own."""
         for token in self.tokens:
-            self._db.execute(_DELETE, token=token)
+            self._db.execute(sql.DELETE_LEASE, token=token)
         self._held.clear()
 
 

@@ -4,15 +4,16 @@ A worker claims a task with a token. Every later write of the worker names that 
 has claimed the task, nothing the first one writes is accepted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Usage
-from crushpy.storage.database import Rows, Statement, handwritten, lease_timeout
+from crushpy.storage.database import lease_timeout
 from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import FleetTaskRow
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.record_store import write_output
 from crushpy.storage.records import ListedTask
@@ -23,14 +24,11 @@ WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
 """A worker without a heartbeat for this time counts as dead."""
 QUEUE_SCHEMA = "crushpy_queue"
 """Holds the tables of the job queue."""
-_NOW = "extract(epoch FROM clock_timestamp())"
-_TASKS = f"""
-SELECT to_jsonb(l) AS task, f.token, f.worker, f.deaths::jsonb, f.queued, f.stuck, f.line, f.question,
-    f.answer, f.inbox::jsonb, f.stopped,
-    CASE WHEN f.stuck = '' THEN 0 ELSE {_NOW} - f.stuck_since END::float8 AS stuck_s,
-    f.token <> 0 AND coalesce(w.heartbeat > {_NOW} - {WORKER_TIMEOUT_S}, false) AS alive
-FROM listed_task l JOIN fleet_task f USING (root_id, number) LEFT JOIN fleet_worker w ON w.name = f.worker
-"""  # noqa: S608  # our own figures
+_CHANGEABLE = (
+    *("token", "worker", "deaths", "queued", "stuck"),
+    *("line", "question", "answer", "inbox", "stopped"),
+)
+_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class FleetTask(Data, frozen=True):
@@ -93,31 +91,25 @@ class FleetStore(Subject):
     def publish(self, root_id: str, orders: str) -> None:
         """Hands a stored list to the fleet. Tasks that ended without success start again."""
         with self._db.transaction(durable=True, session=root_id):
-            update = "UPDATE task_list SET orders = :orders WHERE root_id = :root"
-            self._run(update, root=root_id, orders=orders)
-            self._run(
-                "INSERT INTO fleet_task (root_id, number) SELECT root_id, number FROM listed_task "
-                "WHERE root_id = :root ON CONFLICT DO NOTHING",
-                root=root_id,
-            )
-            for one in self._load("WHERE l.root_id = :root", root=root_id):
+            self._db.execute(sql.SET_ORDERS, root=root_id, new_orders=orders)
+            self._db.execute(sql.ADD_FLEET_TASKS, root=root_id)
+            for one in self._load(root_id):
                 if one.task.state not in ("done", "running", "waiting") or one.stopped:
                     again = ListedTask(one.task.number, one.task.name)
                     self._delete_steps(root_id, again.number)
                     self._free(root_id, again, "waiting", deaths="[]", stopped=False, question="", answer="")
 
-    @stored
-    def load(self, root_id: str) -> list[FleetTask]:
+    def _load(self, root_id: str) -> list[FleetTask]:
         """All tasks of a list, in order; empty if it does not run on a fleet."""
-        return list(self._load("WHERE l.root_id = :root ORDER BY l.number", root=root_id))
+        rows = self._db.execute(sql.LIST_FLEET_TASKS, root=root_id, timeout=WORKER_TIMEOUT_S)
+        return list(map(_from_row, rows))
+
+    load = stored(_load)
 
     @stored
     def list_lists(self, *, active: bool = False) -> list[str]:
         """The lists on the fleet, the latest first; `active`: those that workers have to look after."""
-        tasks = "SELECT f.root_id FROM fleet_task f JOIN listed_task l USING (root_id, number)"
-        tasks += " WHERE l.state IN ('waiting', 'running') AND NOT f.stopped" if active else ""
-        lists = f"SELECT root_id FROM task_list WHERE root_id IN ({tasks})"  # noqa: S608
-        return self._run(f"{lists} ORDER BY created_at DESC").scalars()
+        return self._db.execute(sql.LIST_ACTIVE_LISTS if active else sql.LIST_FLEET_LISTS).scalars()
 
     @stored
     def mark_queued(self, root_id: str, number: int, *, queued: bool = True) -> None:
@@ -126,8 +118,7 @@ class FleetStore(Subject):
     @stored
     def mark_stuck(self, root_id: str, number: int, stuck: str) -> None:
         """What no worker has for this task; empty if one can take it."""
-        now = self._run(f"SELECT ({_NOW})::float8").scalar()
-        self._set(root_id, number, stuck=stuck, stuck_since=now)
+        self._set(root_id, number, stuck=stuck)
 
     @stored
     def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> None:
@@ -148,7 +139,7 @@ class FleetStore(Subject):
             waits = bool(one.question) and not one.answer
             if one.task.state != "waiting" or one.token or one.stopped or waits:
                 return None
-            token = self._run("SELECT nextval('lease_token')").scalar()
+            token = self._db.execute(sql.NEW_CLAIM).scalar()
             self._set(root_id, number, token=token, worker=worker, queued=False, stuck="")
             self._save(root_id, msgspec.structs.replace(one.task, state="running"))
             return self._one(root_id, number)
@@ -166,12 +157,12 @@ class FleetStore(Subject):
     @stored
     def reap(self) -> None:
         """Counts the attempts of dead workers, and frees their tasks."""
-        claimed = f"SELECT task->>'root_id' AS root_id, task->'number' AS number FROM ({_TASKS}) claimed"  # noqa: S608
-        for dead in list(self._run(f"{claimed} WHERE token <> 0 AND NOT alive").dicts()):
-            with self._db.transaction(durable=True, session=dead["root_id"]):
-                one = self._one(**dead)
+        dead = self._db.execute(sql.LIST_DEAD_CLAIMS, timeout=WORKER_TIMEOUT_S).all()
+        for row in dead:
+            with self._db.transaction(durable=True, session=row.root_id):
+                one = self._one(row.root_id, row.number)
                 if one.token and not one.alive:
-                    self._count_death(dead["root_id"], one, f"{one.worker} was lost")
+                    self._count_death(row.root_id, one, f"{one.worker} was lost")
 
     def _count_death(self, root_id: str, one: FleetTask, reason: str) -> None:
         """Inside a transaction."""
@@ -206,10 +197,8 @@ class FleetStore(Subject):
             inbox = self._claimed(root_id, task.number, token).inbox
             self._save(root_id, task)
             self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
-            sums = "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost"
-            rows = self._run(f"{sums} FROM listed_task WHERE root_id = :root", root=root_id)
-            total = next(iter(rows.dicts()))
-            return total["steps"], Usage(total["tokens"], cost=total["cost"]), inbox
+            total = self._db.execute(sql.SUM_LISTED_TASKS, root=root_id).one()
+            return total.steps, Usage(total.tokens, cost=total.cost), inbox
 
     @stored
     def accept(
@@ -256,39 +245,31 @@ class FleetStore(Subject):
         write_output(self._db, root_id, name, data)
 
     def _delete_steps(self, root_id: str, number: int) -> None:
-        where = "WHERE root_id = :root AND name LIKE :name"
-        self._run(f"DELETE FROM output {where}", root=root_id, name=f"fleet-step-{number}-%")  # noqa: S608
+        self._db.execute(sql.DELETE_STEPS, root=root_id, pattern=f"fleet-step-{number}-%")
 
     @stored
     def list_steps(self, root_id: str, number: int) -> list[str]:
         """The bundles of the steps of an unfinished task, in order."""
-        found = "SELECT DISTINCT name FROM output WHERE root_id = :root AND name LIKE :name ORDER BY name"
-        return self._run(found, root=root_id, name=f"fleet-step-{number}-%").scalars()
+        return self._db.execute(sql.LIST_STEPS, root=root_id, pattern=f"fleet-step-{number}-%").scalars()
 
     # --- the queue ---------------------------------------------------------------------------------------
 
     @stored
     def prepare_queue(self, version: str, ddl: str) -> None:
         """Creates the tables of the job queue in a schema of their own, unless they exist."""
+        from crushpy.storage.postgres_database import create_foreign_tables
+
         with self._db.transaction(durable=True):
-            self._db.lock_sequence(QUEUE_SCHEMA)
-            found = self._run(
-                "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = :name",
-                name=QUEUE_SCHEMA,
-            ).scalars()
-            if found and found[0] != version:
-                raise UsageError(
-                    f"the schema {QUEUE_SCHEMA} of {self._db.place} has tables of {found[0]}, "
-                    f"but this crushpy uses {version}",
-                    f"Update crushpy everywhere, stop all workers, then DROP SCHEMA {QUEUE_SCHEMA} CASCADE: "
-                    "lists and results are not in it.",
-                )
-            if not found:
-                self._run(f"CREATE SCHEMA {QUEUE_SCHEMA}")
-                self._run(f"COMMENT ON SCHEMA {QUEUE_SCHEMA} IS '{version}'")
-                self._run(f"SET LOCAL search_path = {QUEUE_SCHEMA}")
-                self._db.execute(Statement[Any]("", ddl.replace("%", "%%"), None))
-                self._run("UPDATE crushpy.fleet_task SET queued = false")
+            found = create_foreign_tables(self._db, QUEUE_SCHEMA, version, ddl)
+            if found == "":
+                self._db.execute(sql.UNQUEUE_TASKS)
+        if found not in ("", version):
+            raise UsageError(
+                f"the schema {QUEUE_SCHEMA} of {self._db.place} has tables of {found}, "
+                f"but this crushpy uses {version}",
+                f"Update crushpy everywhere, stop all workers, then DROP SCHEMA {QUEUE_SCHEMA} CASCADE: "
+                "lists and results are not in it.",
+            )
 
     # --- workers ---------------------------------------------------------------------------------------
 
@@ -297,59 +278,54 @@ class FleetStore(Subject):
         """A sign of life. Returns whether the worker should drain, and the tokens of its tasks by place; a
         task that was stopped is missing."""
         lists = {"labels": json_text(worker.labels), "lacks": json_text(worker.lacks)}
-        draining = self._run(
-            "INSERT INTO fleet_worker (name, host, version, labels, slots, lacks, heartbeat) "  # noqa: S608
-            f"VALUES (:name, :host, :version, :labels, :slots, :lacks, {_NOW}) "
-            "ON CONFLICT (name) DO UPDATE SET lacks = :lacks, heartbeat = excluded.heartbeat "
-            "RETURNING draining",
-            **(msgspec.structs.asdict(worker) | lists),
-        ).scalar()
-        mine = "WHERE worker = :name AND token <> 0 AND NOT stopped"
-        held = self._run(f"SELECT root_id, number, token FROM fleet_task {mine}", name=worker.name).dicts()  # noqa: S608
-        return draining, {(one["root_id"], one["number"]): one["token"] for one in held}
+        about = {"name": worker.name, "host": worker.host, "version": worker.version, "slots": worker.slots}
+        draining = self._db.execute(sql.SAVE_WORKER, **about, **lists).scalar()
+        held = self._db.execute(sql.LIST_CLAIMS, name=worker.name)
+        return draining, {(row.root_id, row.number): row.token for row in held}
 
     @stored
     def sign_off(self, worker: str) -> None:
-        self._run("DELETE FROM fleet_worker WHERE name = :name", name=worker)
+        self._db.execute(sql.DELETE_WORKER, name=worker)
 
     @stored
     def drain(self, worker: str) -> bool:
         """Tells a worker to take no more tasks; False if there is none of that name."""
-        statement = "UPDATE fleet_worker SET draining = true WHERE name = :name"
-        return bool(self._run(statement, name=worker).rowcount)
+        return bool(self._db.execute(sql.DRAIN_WORKER, name=worker).rowcount)
 
     @stored
     def list_workers(self) -> list[FleetWorker]:
         """Those alive, by name."""
-        rows = self._run(
-            "SELECT name, host, version, labels::jsonb, slots, lacks::jsonb, draining, "  # noqa: S608
-            f"({_NOW} - heartbeat)::float8 AS silent, "
-            "(SELECT count(*) FROM fleet_task f WHERE f.worker = w.name AND f.token <> 0) "
-            f"AS running FROM fleet_worker w WHERE heartbeat > {_NOW} - {WORKER_TIMEOUT_S} ORDER BY name"
-        ).dicts()
-        return [msgspec.convert(row, FleetWorker) for row in rows]
+        workers: list[FleetWorker] = []
+        for row in self._db.execute(sql.LIST_WORKERS, timeout=WORKER_TIMEOUT_S):
+            fields: dict[str, Any] = msgspec.structs.asdict(row)
+            fields |= {"labels": _texts(row.labels), "lacks": _texts(row.lacks)}
+            workers.append(FleetWorker(**fields))
+        return workers
 
-    # --- statements ------------------------------------------------------------------------------------
-
-    def _run(self, statement: str, **values: Any) -> Rows[Any]:
-        return self._db.execute(handwritten(statement), **values)
+    # --- rows ------------------------------------------------------------------------------------------
 
     def _set(self, root_id: str, number: int, **changes: Any) -> None:
-        columns = ", ".join(f"{name} = :{name}" for name in changes)
-        where = "WHERE root_id = :root AND number = :place"
-        self._run(f"UPDATE fleet_task SET {columns} {where}", root=root_id, place=number, **changes)  # noqa: S608
+        values = {f"new_{name}": changes.get(name) for name in _CHANGEABLE}
+        self._db.execute(sql.UPDATE_FLEET_TASK, root=root_id, number=number, **values)
 
     def _save(self, root_id: str, task: ListedTask) -> None:
         self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
 
     def _one(self, root_id: str, number: int) -> FleetTask:
-        for one in self._load("WHERE l.root_id = :root AND l.number = :number", root=root_id, number=number):
-            return one
-        raise UsageError(f"there is no task {number} in list {root_id}", "`crushpy fleet status` lists them.")
+        values = {"root": root_id, "number": number, "timeout": WORKER_TIMEOUT_S}
+        row = self._db.execute(sql.FIND_FLEET_TASK, **values).first()
+        if row is None:
+            raise UsageError(
+                f"there is no task {number} in list {root_id}", "`crushpy fleet status` lists them."
+            )
+        return _from_row(row)
 
-    def _load(self, where: str, **values: Any) -> Iterator[FleetTask]:
-        for row in list(self._run(f"{_TASKS} {where}", **values).dicts()):
-            yield msgspec.convert(row, FleetTask)
+
+def _from_row(row: FleetTaskRow) -> FleetTask:
+    fields: dict[str, Any] = msgspec.structs.asdict(row)
+    fields |= {"deaths": _texts(row.deaths), "inbox": _texts(row.inbox)}
+    task = ListedTask(**{name: fields[name] for name in ListedTask.__struct_fields__})
+    return FleetTask(task, **{name: fields[name] for name in FleetTask.__struct_fields__ if name != "task"})
 
 
 BASE_BUNDLE = "fleet-base.bundle"

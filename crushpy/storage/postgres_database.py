@@ -7,9 +7,11 @@ continue. Below: the server's errors, its state for `crushpy doctor`, and its sc
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,11 +23,13 @@ from psycopg.types.string import StrDumper
 from crushpy.core.ids import new_id
 from crushpy.security.sanitize import encodable
 from crushpy.storage import postgres_search as search
-from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows, Statement, handwritten
+from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows
+from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import ServerReport, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+from crushpy.storage.statement import Statement
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,21 +39,9 @@ SERVER_TIMEOUT_S = 60.0
 _MAX_RETRY_DELAY_S = 2.0
 _MAX_INTERRUPTIONS = 20
 """How often a job is repeated after a collision or a lost connection."""
+_PARAMETER = re.compile(r"(?<!:):(\w+)")
 NUL_MARK = "\U0010fff0"
 """Precedes a letter that says what was replaced, NUL or the mark itself: PostgreSQL has no NUL."""
-# The writer's row tells after a lost connection whether that transaction was committed. (The number that the
-# server gives a transaction would not: after a crash it may give it to another one.)
-_LOCK = handwritten("""
-WITH counted AS (
-    INSERT INTO crushpy.writer VALUES (:name, :number, extract(epoch FROM clock_timestamp()))
-    ON CONFLICT (name) DO UPDATE SET number = excluded.number, at = excluded.at
-)
-SELECT root.id FROM crushpy.session JOIN crushpy.session AS root ON root.id = session.root_id
-WHERE session.id = :session FOR NO KEY UPDATE OF root
-""")
-_FORGET_WRITER = (
-    "DELETE FROM crushpy.writer WHERE name = %s OR at < extract(epoch FROM clock_timestamp()) - 86400"
-)
 _SETTINGS = """
 SET search_path = crushpy, public;
 SET client_encoding = 'UTF8';
@@ -177,7 +169,7 @@ class PostgresDatabase(Database):
     def execute(self, statement: Statement[R], **values: Any) -> Rows[R]:
         with self._classify_errors():
             cursor = self._connected().cursor()
-            return Rows(cursor.execute(statement.postgres.encode(), values), statement.row)
+            return Rows(cursor.execute(_spell(statement.postgres or statement.sql), values), statement.row)
 
     def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
         if not rows:
@@ -185,9 +177,9 @@ class PostgresDatabase(Database):
         with self._classify_errors():
             cursor = self._connected().cursor()
             if len(rows) == 1:
-                cursor.execute(statement.postgres.encode(), rows[0])
+                cursor.execute(_spell(statement.postgres or statement.sql), rows[0])
             else:
-                cursor.executemany(statement.postgres.encode(), rows)
+                cursor.executemany(_spell(statement.postgres or statement.sql), rows)
 
     @contextmanager
     def _classify_errors(self) -> Generator[None]:
@@ -209,10 +201,10 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
-        self.execute(handwritten("BEGIN"))
+        self.execute(Statement[Any]("BEGIN"))
         try:
             if not self.waits:
-                self.execute(handwritten("SET LOCAL lock_timeout = '300ms'"))
+                self.execute(Statement[Any]("SET LOCAL lock_timeout = '300ms'"))
             if session:
                 self._lock(session)
             yield
@@ -228,20 +220,21 @@ class PostgresDatabase(Database):
     def _lock(self, session: str) -> None:
         """Locks a conversation; a new one has no row yet."""
         self._number += 1
-        root = self.execute(_LOCK, name=self._name, number=self._number, session=session).scalar()
+        root = self.execute(
+            sql.LOCK_CONVERSATION, name=self._name, number=self._number, session=session
+        ).scalar()
         if root is not None:
             self.leases.confirm(root)
 
     def _commit(self, *, verifiable: bool) -> None:
         """Returns once it is committed. If the answer was lost, the writer's row tells."""
         try:
-            self.execute(handwritten("COMMIT"))
+            self.execute(Statement[Any]("COMMIT"))
         except Interrupted as interrupted:
             if not interrupted.lost or not verifiable:
                 raise
             self._reconnect()
-            find = handwritten("SELECT number FROM crushpy.writer WHERE name = :name")
-            if self.execute(find, name=self._name).scalar() != self._number:
+            if self.execute(sql.FIND_WRITER_NUMBER, name=self._name).scalar() != self._number:
                 raise
 
     def _may_be_written_later(self, error: Exception) -> bool:
@@ -249,12 +242,12 @@ class PostgresDatabase(Database):
         return (state or "").startswith(("55P03", "25006", "53100"))
 
     def lock_sequence(self, table: str) -> None:
-        lock = handwritten("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+        lock = Statement[Any]("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
         self.execute(lock, name=f"crushpy {table}")
 
     def reset_sequence(self, table: str) -> None:
         self.execute(
-            handwritten(
+            Statement[Any](
                 f"SELECT setval(pg_get_serial_sequence('crushpy.{table}', 'number'), "  # noqa: S608  # our own name
                 "greatest((SELECT max(last_value) FROM pg_sequences WHERE schemaname = 'crushpy' "
                 f"AND sequencename = '{table}_number_seq'), (SELECT max(number) FROM {table}), 1))"
@@ -263,9 +256,15 @@ class PostgresDatabase(Database):
 
     def close(self) -> None:
         if self.raw is not None and self._number:
-            with suppress(psycopg.Error):
-                self.raw.execute(_FORGET_WRITER, (self._name,))
+            with suppress(psycopg.Error, Interrupted):
+                self.execute(sql.FORGET_WRITERS, name=self._name)
         self._disconnect()
+
+
+@lru_cache(maxsize=1024)
+def _spell(statement: str) -> bytes:
+    """A statement with psycopg's parameters."""
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).encode()
 
 
 class _TextDumper(StrDumper):
@@ -484,3 +483,26 @@ def _create_schema(connection: psycopg.Connection[Any]) -> None:
         if connection.closed:
             raise
         log.warning("pg_trgm: %s", error)
+
+
+# --- tables of others
+
+
+def create_foreign_tables(db: Database, schema: str, version: str, ddl: str) -> str:
+    """Inside a transaction: creates tables that are not ours in a schema of their own. The version of those
+    that exist already; empty if there were none."""
+    db.lock_sequence(schema)
+    query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = :name"
+    found = db.execute(Statement[Any](query), name=schema).scalars()
+    if found:
+        return found[0] or "another program"
+    before = db.execute(Statement[Any]("SHOW search_path")).scalar()
+    for statement in (
+        f"CREATE SCHEMA {schema}",
+        f"COMMENT ON SCHEMA {schema} IS '{version}'",
+        f"SET LOCAL search_path = {schema}",
+        ddl,
+        f"SET LOCAL search_path = {before}",
+    ):
+        db.execute(Statement[Any](statement))
+    return ""

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
+from crushpy.storage.database import Database, FullTextIndex, IndexedText
 from crushpy.storage.session_rows import json_text
+from crushpy.storage.statement import Statement
 
 FULL_TEXT_SCHEMA = (
     "CREATE TABLE message_words (number BIGINT NOT NULL REFERENCES message (number) ON DELETE CASCADE, "
@@ -35,11 +36,11 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+")
-_ADD = handwritten(
+_ADD = Statement[Any](
     "INSERT INTO message_words VALUES (:number, :piece, CAST(:words AS tsvector), :parts) "
     "ON CONFLICT DO NOTHING"
 )
-_REMOVE = handwritten(
+_REMOVE = Statement[Any](
     "DELETE FROM message_words WHERE number IN "
     "(SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS bigint))"
 )

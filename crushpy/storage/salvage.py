@@ -9,24 +9,17 @@ from typing import Any
 
 import msgspec
 
-from crushpy.storage.database import Database, handwritten
+from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.session_rows import decode_parts, insert_session, refresh_conversation
+from crushpy.storage.statement import Statement
 
 _MAX_GAP = 2_000
 """Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""
 _JSON = {"facts", "tail", "todos", "grants", "breaker", "body", "args", "usage"}
 _HEADER_PAGES = slice(28, 40)
 """Where the first page says how many pages there are and which are free."""
-_LOST_SESSIONS = handwritten(
-    "SELECT session_id AS id, min(created_at) AS began, max(created_at) AS ended, max(model) AS model "
-    "FROM message WHERE session_id NOT IN (SELECT id FROM session) GROUP BY session_id"
-)
-_COUNT_MESSAGES = handwritten(
-    "UPDATE session SET message_count = (SELECT count(*) FROM message WHERE session_id = session.id)"
-)
-_QUEUE_ALL = handwritten("INSERT INTO index_queue (number) SELECT number FROM message")
 
 
 def salvage(damaged: Path, target: Path, db: Database) -> int:
@@ -43,12 +36,12 @@ def salvage(damaged: Path, target: Path, db: Database) -> int:
                 page[_HEADER_PAGES] = (work.stat().st_size // len(page)).to_bytes(4, "big") + bytes(8)
                 out.write(page)
         with db.transaction(durable=True), closing(_connect(work)) as source:
-            db.execute(handwritten("PRAGMA defer_foreign_keys = ON"))
+            db.execute(Statement[Any]("PRAGMA defer_foreign_keys = ON"))
             _copy_rows(source, db)
     finally:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{work}{suffix}").unlink(missing_ok=True)
-    return db.execute(handwritten("SELECT count(*) FROM message")).scalar()
+    return db.execute(sql.COUNT_ROWS["message"]).scalar()
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -73,16 +66,16 @@ def _copy_rows(source: sqlite3.Connection, db: Database) -> None:
             with suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError, msgspec.MsgspecError):
                 _check_json(row)
                 db.execute(sql.SAVE_ROW[table], **row)
-    for row in list(db.execute(_LOST_SESSIONS).dicts()):
+    for row in db.execute(sql.LIST_LOST_SESSIONS).all():
         # A session whose row is lost, while messages of it are not.
-        head = (row["id"], row["id"], None, "root", 0, "(recovered)", str(Path.home()), row["model"], "auto")
-        insert_session(db, SessionInfo(*head, "", row["began"], row["ended"]))
-    for row in list(db.execute(handwritten("PRAGMA foreign_key_check")).dicts()):
+        head = (row.id, row.id, None, "root", 0, "(recovered)", str(Path.home()), row.model, "auto")
+        insert_session(db, SessionInfo(*head, "", row.began, row.ended))
+    for row in list(db.execute(Statement[Any]("PRAGMA foreign_key_check")).dicts()):
         table = row["table"]
         change = f"DELETE FROM {table}" if table != "session" else "UPDATE session SET parent_id = NULL"  # noqa: S608
-        db.execute(handwritten(f"{change} WHERE rowid = :row"), row=row["rowid"])
-    db.execute(_COUNT_MESSAGES)
-    db.execute(_QUEUE_ALL)
+        db.execute(Statement[Any](f"{change} WHERE rowid = :row"), row=row["rowid"])
+    db.execute(sql.COUNT_MESSAGES_AGAIN)
+    db.execute(sql.QUEUE_ALL_MESSAGES)
     for session in db.execute(sql.LIST_SESSION_IDS).scalars():
         refresh_conversation(db, session)
 

@@ -20,11 +20,12 @@ import msgspec
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.security.sanitize import encodable
-from crushpy.storage.database import LETTERS, Database, IndexedText, Rows, handwritten
+from crushpy.storage.database import LETTERS, Database, IndexedText, Rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import CandidateRow, MessageRow
 from crushpy.storage.records import EVERYTHING, CannotWriteNow, SearchHit
 from crushpy.storage.session_rows import folder_key, json_text, load_reach, message_from_row
+from crushpy.storage.statement import Statement
 from crushpy.storage.storage_thread import Subject, stored
 
 MAX_TEXT = 1_000_000
@@ -251,7 +252,7 @@ class SearchStore(Subject):
             f"JOIN session ON session.id = message.session_id {join}{ranked} "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}"
         )
-        return self._db.execute(handwritten(statement), **values).scalars()
+        return self._db.execute(Statement[Any](statement), **values).scalars()
 
     def _condition(self, number: int, term: str, values: dict[str, Any], *, unindexed: bool) -> str:
         """A condition that holds for every message with `term`, and for few others."""

@@ -26,6 +26,7 @@ from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+from crushpy.storage.statement import Statement
 
 FULL_TEXT_SCHEMA = (
     "CREATE VIRTUAL TABLE message_words USING fts5 "
@@ -39,7 +40,7 @@ _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = "INSERT INTO {0} (rowid, text) VALUES (:number, :{1})"
 _REMOVE = "INSERT INTO {0} ({0}, rowid, text) VALUES ('delete', :number, :{1})"
 _MERGE = "INSERT INTO {0} ({0}, rank) VALUES ('merge', :pages)"
-_CHANGES = database.handwritten("SELECT total_changes()")
+_CHANGES = Statement[Any]("SELECT total_changes()")
 
 
 class SqliteFullText(database.FullTextIndex):
@@ -61,14 +62,14 @@ class SqliteFullText(database.FullTextIndex):
     def _write(self, statement: str, texts: Sequence[database.IndexedText]) -> None:
         for names in _FIELDS:
             rows = [msgspec.structs.asdict(text) for text in texts]
-            self._db.execute_many(database.handwritten(statement.format(*names)), rows)
+            self._db.execute_many(Statement[Any](statement.format(*names)), rows)
 
     def merge_some(self, *, begin: bool) -> bool:
         before = self._db.execute(_CHANGES).scalar()
         with self._db.secure_delete(), self._db.transaction():
             for names in _FIELDS:
                 pages = -_MERGE_PAGES if begin else _MERGE_PAGES
-                self._db.execute(database.handwritten(_MERGE.format(*names)), pages=pages)
+                self._db.execute(Statement[Any](_MERGE.format(*names)), pages=pages)
         return self._db.execute(_CHANGES).scalar() - before > 2 * len(_FIELDS)
 
     def find_term(self, name: str, term: str, values: dict[str, Any]) -> str | None:
@@ -448,14 +449,14 @@ class SqliteDatabase(database.Database):
         self.leases = database.Leases(self, on_server=False)
         self.full_text = SqliteFullText(self)
 
-    def execute(self, statement: database.Statement[R], **values: Any) -> database.Rows[R]:
+    def execute(self, statement: Statement[R], **values: Any) -> database.Rows[R]:
         """A single statement waits for other processes; a transaction has done that already."""
         try:
             if self._raw.in_transaction:
-                return database.Rows(self._raw.execute(statement.sqlite, values), statement.row)
+                return database.Rows(self._raw.execute(statement.sql, values), statement.row)
             before = self._raw.total_changes
             rows = self._retry(
-                lambda: database.Rows(self._raw.execute(statement.sqlite, values), statement.row),
+                lambda: database.Rows(self._raw.execute(statement.sql, values), statement.row),
                 waits=self.waits,
             )
             if self._raw.total_changes != before:
@@ -464,7 +465,7 @@ class SqliteDatabase(database.Database):
         except UnicodeEncodeError:
             return self.execute(statement, **encodable(values))
 
-    def execute_many(self, statement: database.Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows:
             self.execute(statement, **row)
 

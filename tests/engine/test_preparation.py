@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,27 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
     assert (stored.prepared, stored.moment, stored.waited_ms) == (True, "", boundary.waited_ms)
     assert stored.summary_model == MODEL and stored.template == "shipped" and stored.facts
     assert talk.conversation.context.preparation == ""
+
+
+async def test_a_boundary_records_how_long_the_turn_waited_for_its_summary(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always(model(1_000, 2_000, summary=HELD))
+    talk = await talks(flags=WINDOW, yolo=True)
+    assert await talk.ask("Begin the work") == "done"
+    asked = time.monotonic()
+    compaction = asyncio.create_task(talk.conversation.context.compact())
+    await talk.until_event(Compacting)
+    begun = time.monotonic()
+    await llm.wait_requests(3)
+    requested = time.monotonic()
+    llm.release()
+    assert await compaction
+    (boundary,) = talk.of(BoundaryCommitted)
+    assert boundary.waited_ms >= int((requested - begun) * 1_000) and boundary.waited_ms > 0
+    assert boundary.waited_ms <= (time.monotonic() - asked) * 1_000 + 1
+    (stored,) = await stored_boundaries(talk)
+    assert stored.waited_ms == boundary.waited_ms
 
 
 async def test_the_faster_the_window_fills_the_earlier_it_is_prepared(talks: Talks, llm: ScriptedLLM) -> None:

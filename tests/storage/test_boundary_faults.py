@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boundary_killer import CALL, CHILD, PARENT, cross, pin
+from boundary_killer import CALL, CHILD, DEEDS, PARENT, cross, pin
 from support.killing import killed_at_every
 from support.stored import a_session, replied, said
 
@@ -19,6 +19,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Text
 from crushpy.storage.records import SessionBusy, SessionInfo, StorageError
+from crushpy.storage.statement import Statement
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -104,6 +105,24 @@ async def chain(store: Store, length: int, **fields: Any) -> list[SessionInfo]:
         sessions.append(await continued(store, sessions[-1]))
         await store.messages.add(sessions[-1].id, said(f"message {number}"))
     return sessions
+
+
+async def synchronous(store: Store) -> str:
+    """How the last transaction reached the disk: SQLite syncs its log at the end of a FULL one only."""
+    level = Statement[Any]("PRAGMA synchronous")
+    found = await store.thread.run(lambda: store.thread.database.execute(level).scalar())
+    return {1: "NORMAL", 2: "FULL"}[found]
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+async def test_a_boundary_is_synced_to_the_disk_when_it_is_stored(file: Path, deed: str) -> None:
+    await prepared(file, crossed=deed == "undo", pinned=deed == "unpin")
+    store = Store(file)
+    await store.messages.add(CHILD if deed == "undo" else PARENT, replied("a reply"))
+    assert await synchronous(store) == "NORMAL"
+    await DEEDS[deed](store)
+    assert await synchronous(store) == "FULL"
+    await store.close()
 
 
 async def continued(store: Store, parent: SessionInfo, trigger: str = "auto") -> SessionInfo:

@@ -61,6 +61,12 @@ class CandidateRow(StatementRow, frozen=True, gc=False):
     title: str
 
 
+class ClaimRow(StatementRow, frozen=True, gc=False):
+    root_id: str
+    number: int
+    token: int
+
+
 class ContextStatusRow(StatementRow, frozen=True, gc=False):
     session_id: str
     message_id: str
@@ -115,6 +121,45 @@ class FileStateRow(StatementRow, frozen=True, gc=False):
     after: str | None
 
 
+class FleetTaskRow(StatementRow, frozen=True, gc=False):
+    root_id: str
+    number: int
+    name: str
+    state: str
+    session_id: str
+    result_id: str
+    branch: str
+    changes: str
+    error: str
+    steps: int
+    tokens: int
+    cost: float
+    token: int
+    worker: str
+    deaths: str
+    queued: bool
+    stuck: str
+    line: str
+    question: str
+    answer: str
+    inbox: str
+    stopped: bool
+    stuck_s: float
+    alive: bool
+
+
+class FleetWorkerRow(StatementRow, frozen=True, gc=False):
+    name: str
+    host: str
+    version: str
+    labels: str
+    slots: int
+    lacks: str
+    draining: bool
+    running: int
+    silent: float
+
+
 class ImportRecord(StatementRow, frozen=True, gc=False):
     root_id: str
     source: str
@@ -124,6 +169,15 @@ class ImportRecord(StatementRow, frozen=True, gc=False):
     last_message: str
     last_piece: str
     imported_at: float = 0.0
+
+
+class LeaseRow(StatementRow, frozen=True, gc=False):
+    process: int
+    started: str
+    host: str
+    place: str
+    token: int
+    silent: float
 
 
 class ListedTask(StatementRow, frozen=True, gc=False):
@@ -138,6 +192,19 @@ class ListedTask(StatementRow, frozen=True, gc=False):
     steps: int = 0
     tokens: int = 0
     cost: float = 0.0
+
+
+class ListedTaskSumRow(StatementRow, frozen=True, gc=False):
+    steps: int
+    tokens: int
+    cost: float
+
+
+class LostSessionRow(StatementRow, frozen=True, gc=False):
+    id: str
+    began: float
+    ended: float
+    model: str
 
 
 class MessageNumberRow(StatementRow, frozen=True, gc=False):

@@ -10,13 +10,19 @@ from crushpy.storage.generated.rows import (
     AuditRow,
     BoundaryRow,
     CandidateRow,
+    ClaimRow,
     ContextStatusRow,
     ConversationEntry,
     DraftRow,
     FileChangeRow,
     FileStateRow,
+    FleetTaskRow,
+    FleetWorkerRow,
     ImportRecord,
+    LeaseRow,
     ListedTask,
+    ListedTaskSumRow,
+    LostSessionRow,
     MessageNumberRow,
     MessagePlace,
     MessageRow,
@@ -30,7 +36,7 @@ from crushpy.storage.generated.rows import (
     UnfinishedTasksRow,
     UsageSumRow,
 )
-from crushpy.storage.database import Statement
+from crushpy.storage.statement import Statement
 
 # --- session
 
@@ -40,12 +46,6 @@ SESSION_EXISTS: Statement[Any] = Statement(
     FROM session
     WHERE session.id = :session AND session.kind != 'deleted'
     """,
-    """
-    SELECT 1 AS found
-    FROM session
-    WHERE session.id = %(session)s AND session.kind != 'deleted'
-    """,
-    None,
 )
 FIND_SESSION: Statement[SessionRow] = Statement(
     """
@@ -59,18 +59,6 @@ FIND_SESSION: Statement[SessionRow] = Statement(
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session
     WHERE session.id = :session AND session.kind != 'deleted'
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
-    FROM system_prompt
-    WHERE system_prompt.hash = session.system_hash), session.system) AS system
-    FROM session
-    WHERE session.id = %(session)s AND session.kind != 'deleted'
     """,
     SessionRow,
 )
@@ -86,18 +74,6 @@ FIND_SESSIONS_FROM: Statement[SessionRow] = Statement(
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session
     WHERE session.id >= :start AND session.kind != 'deleted' ORDER BY session.id LIMIT :many
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
-    FROM system_prompt
-    WHERE system_prompt.hash = session.system_hash), session.system) AS system
-    FROM session
-    WHERE session.id >= %(start)s AND session.kind != 'deleted' ORDER BY session.id LIMIT %(many)s
     """,
     SessionRow,
 )
@@ -115,19 +91,6 @@ LIST_SESSIONS: Statement[SessionRow] = Statement(
     WHERE session.root_id = :root AND session.kind != 'deleted' ORDER BY session.created_at,
     session.generation
     """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
-    FROM system_prompt
-    WHERE system_prompt.hash = session.system_hash), session.system) AS system
-    FROM session
-    WHERE session.root_id = %(root)s AND session.kind != 'deleted' ORDER BY session.created_at,
-    session.generation
-    """,
     SessionRow,
 )
 LIST_SESSION_IDS: Statement[Any] = Statement(
@@ -135,11 +98,6 @@ LIST_SESSION_IDS: Statement[Any] = Statement(
     SELECT session.id
     FROM session
     """,
-    """
-    SELECT session.id
-    FROM session
-    """,
-    None,
 )
 INSERT_SESSION: Statement[Any] = Statement(
     """
@@ -151,17 +109,6 @@ INSERT_SESSION: Statement[Any] = Statement(
     :cache_read_tokens, :cache_write_tokens, :cost, :todos, :grants, :imported, :breaker, :mode,
     :system_hash)
     """,
-    """
-    INSERT INTO session (id, root_id, parent_id, kind, generation, title, cwd, model, compaction,
-    system, created_at, updated_at, ended_at, end_reason, message_count, input_tokens, output_tokens,
-    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, system_hash)
-    VALUES (%(id)s, %(root_id)s, %(parent_id)s, %(kind)s, %(generation)s, %(title)s, %(cwd)s, %(model)s,
-    %(compaction)s, %(system)s, %(created_at)s, %(updated_at)s, %(ended_at)s, %(end_reason)s,
-    %(message_count)s, %(input_tokens)s, %(output_tokens)s, %(cache_read_tokens)s,
-    %(cache_write_tokens)s, %(cost)s, %(todos)s, %(grants)s, %(imported)s, %(breaker)s, %(mode)s,
-    %(system_hash)s)
-    """,
-    None,
 )
 UPDATE_SESSION: Statement[Any] = Statement(
     """
@@ -174,47 +121,32 @@ UPDATE_SESSION: Statement[Any] = Statement(
     mode=coalesce(:new_mode, session.mode), system_hash=coalesce(:new_system_hash, session.system_hash)
     WHERE session.id = :session AND session.kind != 'deleted'
     """,
-    """
-    UPDATE session SET title=coalesce(%(new_title)s, session.title), model=coalesce(%(new_model)s,
-    session.model), compaction=coalesce(%(new_compaction)s, session.compaction), system=CASE WHEN
-    (CAST(%(new_system_hash)s AS TEXT) COLLATE "C" IS NULL) THEN session.system ELSE '' END,
-    ended_at=CASE WHEN (CAST(%(new_end_reason)s AS TEXT) COLLATE "C" IS NULL) THEN session.ended_at ELSE
-    %(new_ended_at)s END, end_reason=coalesce(%(new_end_reason)s, session.end_reason),
-    todos=coalesce(%(new_todos)s, session.todos), grants=coalesce(%(new_grants)s, session.grants),
-    breaker=coalesce(%(new_breaker)s, session.breaker), mode=coalesce(%(new_mode)s, session.mode),
-    system_hash=coalesce(%(new_system_hash)s, session.system_hash) WHERE session.id = %(session)s AND
-    session.kind != 'deleted'
+    postgres="""
+    UPDATE session SET title=coalesce(:new_title, session.title), model=coalesce(:new_model,
+    session.model), compaction=coalesce(:new_compaction, session.compaction), system=CASE WHEN
+    (CAST(:new_system_hash AS TEXT) COLLATE "C" IS NULL) THEN session.system ELSE '' END, ended_at=CASE
+    WHEN (CAST(:new_end_reason AS TEXT) COLLATE "C" IS NULL) THEN session.ended_at ELSE :new_ended_at
+    END, end_reason=coalesce(:new_end_reason, session.end_reason), todos=coalesce(:new_todos,
+    session.todos), grants=coalesce(:new_grants, session.grants), breaker=coalesce(:new_breaker,
+    session.breaker), mode=coalesce(:new_mode, session.mode), system_hash=coalesce(:new_system_hash,
+    session.system_hash) WHERE session.id = :session AND session.kind != 'deleted'
     """,
-    None,
 )
 END_SESSION: Statement[Any] = Statement(
     """
     UPDATE session SET ended_at=:moment, end_reason=:reason WHERE session.id = :session
     """,
-    """
-    UPDATE session SET ended_at=%(moment)s, end_reason=%(reason)s WHERE session.id = %(session)s
-    """,
-    None,
 )
 SET_SESSION_KIND: Statement[Any] = Statement(
     """
     UPDATE session SET kind=:new_kind WHERE session.id = :session
     """,
-    """
-    UPDATE session SET kind=%(new_kind)s WHERE session.id = %(session)s
-    """,
-    None,
 )
 RENAME_SESSIONS: Statement[Any] = Statement(
     """
     UPDATE session SET title=:new_title WHERE session.root_id = :root AND (session.kind NOT IN ('task',
     'deleted'))
     """,
-    """
-    UPDATE session SET title=%(new_title)s WHERE session.root_id = %(root)s AND (session.kind NOT IN
-    ('task', 'deleted'))
-    """,
-    None,
 )
 ADD_SESSION_USAGE: Statement[Any] = Statement(
     """
@@ -224,14 +156,6 @@ ADD_SESSION_USAGE: Statement[Any] = Statement(
     cache_write_tokens=(session.cache_write_tokens + :new_cache_write_tokens), cost=(session.cost +
     :new_cost) WHERE session.id = :session AND session.kind != 'deleted'
     """,
-    """
-    UPDATE session SET input_tokens=(session.input_tokens + %(new_input_tokens)s),
-    output_tokens=(session.output_tokens + %(new_output_tokens)s),
-    cache_read_tokens=(session.cache_read_tokens + %(new_cache_read_tokens)s),
-    cache_write_tokens=(session.cache_write_tokens + %(new_cache_write_tokens)s), cost=(session.cost +
-    %(new_cost)s) WHERE session.id = %(session)s AND session.kind != 'deleted'
-    """,
-    None,
 )
 COUNT_MESSAGES: Statement[Any] = Statement(
     """
@@ -242,26 +166,12 @@ COUNT_MESSAGES: Statement[Any] = Statement(
     cache_write_tokens=(session.cache_write_tokens + :new_cache_write_tokens), cost=(session.cost +
     :new_cost) WHERE session.id = :session AND session.kind != 'deleted'
     """,
-    """
-    UPDATE session SET model=coalesce(%(new_model)s, session.model), updated_at=%(now)s,
-    message_count=(session.message_count + %(many)s), input_tokens=(session.input_tokens +
-    %(new_input_tokens)s), output_tokens=(session.output_tokens + %(new_output_tokens)s),
-    cache_read_tokens=(session.cache_read_tokens + %(new_cache_read_tokens)s),
-    cache_write_tokens=(session.cache_write_tokens + %(new_cache_write_tokens)s), cost=(session.cost +
-    %(new_cost)s) WHERE session.id = %(session)s AND session.kind != 'deleted'
-    """,
-    None,
 )
 KEEP_PROMPT: Statement[Any] = Statement(
     """
     INSERT INTO system_prompt (hash, text) VALUES (:hash, :text) ON CONFLICT (hash) DO UPDATE SET hash =
     excluded.hash
     """,
-    """
-    INSERT INTO system_prompt (hash, text) VALUES (%(hash)s, %(text)s) ON CONFLICT (hash) DO UPDATE SET
-    hash = excluded.hash
-    """,
-    None,
 )
 LOCK_PROMPT: Statement[Any] = Statement(
     """
@@ -269,12 +179,11 @@ LOCK_PROMPT: Statement[Any] = Statement(
     FROM system_prompt
     WHERE system_prompt.hash = :hash
     """,
-    """
+    postgres="""
     SELECT system_prompt.hash
     FROM system_prompt
-    WHERE system_prompt.hash = %(hash)s FOR UPDATE
+    WHERE system_prompt.hash = :hash FOR UPDATE
     """,
-    None,
 )
 DELETE_PROMPT: Statement[Any] = Statement(
     """
@@ -282,12 +191,6 @@ DELETE_PROMPT: Statement[Any] = Statement(
     FROM session
     WHERE session.system_hash = :hash))
     """,
-    """
-    DELETE FROM system_prompt WHERE system_prompt.hash = %(hash)s AND NOT (EXISTS (SELECT *
-    FROM session
-    WHERE session.system_hash = %(hash)s))
-    """,
-    None,
 )
 FIND_PROMPT_HASH: Statement[Any] = Statement(
     """
@@ -295,12 +198,13 @@ FIND_PROMPT_HASH: Statement[Any] = Statement(
     FROM session
     WHERE session.id = :session
     """,
+)
+FIND_CONVERSATION: Statement[Any] = Statement(
     """
-    SELECT session.system_hash
+    SELECT session.root_id
     FROM session
-    WHERE session.id = %(session)s
+    WHERE session.id = :session
     """,
-    None,
 )
 FIND_ROOT: Statement[Any] = Statement(
     """
@@ -308,23 +212,12 @@ FIND_ROOT: Statement[Any] = Statement(
     FROM session
     WHERE session.id = :session AND (session.kind NOT IN ('task', 'deleted'))
     """,
-    """
-    SELECT session.root_id
-    FROM session
-    WHERE session.id = %(session)s AND (session.kind NOT IN ('task', 'deleted'))
-    """,
-    None,
 )
 COUNT_CONVERSATION_MESSAGES: Statement[Any] = Statement(
     """
     UPDATE conversation SET updated_at=:now, messages=(conversation.messages + :many) WHERE
     conversation.tip_id = :session
     """,
-    """
-    UPDATE conversation SET updated_at=%(now)s, messages=(conversation.messages + %(many)s) WHERE
-    conversation.tip_id = %(session)s
-    """,
-    None,
 )
 CHOOSE_TIP: Statement[TipRow] = Statement(
     """
@@ -332,13 +225,6 @@ CHOOSE_TIP: Statement[TipRow] = Statement(
     session.title, session.model, session.updated_at, session.imported
     FROM session
     WHERE session.root_id = :root AND (session.kind NOT IN ('task', 'deleted')) ORDER BY
-    session.ended_at IS NOT NULL, session.updated_at DESC, session.generation DESC
-    """,
-    """
-    SELECT session.id AS tip_id, session.generation + 1 AS generations, session.ended_at, session.cwd,
-    session.title, session.model, session.updated_at, session.imported
-    FROM session
-    WHERE session.root_id = %(root)s AND (session.kind NOT IN ('task', 'deleted')) ORDER BY
     session.ended_at IS NOT NULL, session.updated_at DESC, session.generation DESC
     """,
     TipRow,
@@ -354,17 +240,16 @@ SUM_LINEAGE_MESSAGES: Statement[Any] = Statement(
      SELECT CAST(sum(up.message_count) AS INTEGER) AS sum_1
     FROM up
     """,
-    """
+    postgres="""
     WITH RECURSIVE up(id, parent_id, message_count) AS
     (SELECT session.id AS id, session.parent_id AS parent_id, session.message_count AS message_count
     FROM session
-    WHERE session.id = %(tip)s UNION SELECT session.id AS id, session.parent_id AS parent_id,
+    WHERE session.id = :tip UNION SELECT session.id AS id, session.parent_id AS parent_id,
     session.message_count AS message_count
     FROM session JOIN up ON session.id = up.parent_id)
      SELECT CAST(sum(up.message_count) AS BIGINT) AS sum_1
     FROM up
     """,
-    None,
 )
 INSERT_CONVERSATION: Statement[Any] = Statement(
     """
@@ -372,21 +257,11 @@ INSERT_CONVERSATION: Statement[Any] = Statement(
     messages, imported) VALUES (:root_id, :tip_id, :cwd, :title, :model, :updated_at, :is_open,
     :generations, :messages, :imported)
     """,
-    """
-    INSERT INTO conversation (root_id, tip_id, cwd, title, model, updated_at, is_open, generations,
-    messages, imported) VALUES (%(root_id)s, %(tip_id)s, %(cwd)s, %(title)s, %(model)s, %(updated_at)s,
-    %(is_open)s, %(generations)s, %(messages)s, %(imported)s)
-    """,
-    None,
 )
 DELETE_CONVERSATION: Statement[Any] = Statement(
     """
     DELETE FROM conversation WHERE conversation.root_id = :root
     """,
-    """
-    DELETE FROM conversation WHERE conversation.root_id = %(root)s
-    """,
-    None,
 )
 LIST_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     """
@@ -394,12 +269,6 @@ LIST_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
     conversation.imported
     FROM conversation ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT :many
-    """,
-    """
-    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
-    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
-    conversation.imported
-    FROM conversation ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT %(many)s
     """,
     ConversationEntry,
 )
@@ -411,14 +280,6 @@ LIST_FOLDER_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     FROM conversation
     WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
     :many
-    """,
-    """
-    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
-    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
-    conversation.imported
-    FROM conversation
-    WHERE conversation.cwd = %(folder)s ORDER BY conversation.updated_at DESC, conversation.root_id
-    LIMIT %(many)s
     """,
     ConversationEntry,
 )
@@ -436,7 +297,8 @@ FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     WHERE conversation.cwd = :folder AND conversation.is_open = 1 ORDER BY conversation.updated_at DESC,
     conversation.root_id
     """,
-    """
+    SessionRow,
+    postgres="""
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
     session.title, session.cwd, session.model, session.compaction, session.created_at,
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
@@ -446,10 +308,9 @@ FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.cwd = %(folder)s AND conversation.is_open ORDER BY conversation.updated_at DESC,
+    WHERE conversation.cwd = :folder AND conversation.is_open ORDER BY conversation.updated_at DESC,
     conversation.root_id
     """,
-    SessionRow,
 )
 SUM_USAGE: Statement[UsageSumRow] = Statement(
     """
@@ -483,7 +344,8 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     conversation ON conversation.root_id = session.root_id
     WHERE session.kind != 'deleted' AND session.updated_at >= :since
     """,
-    """
+    UsageSumRow,
+    postgres="""
     WITH call AS
     (SELECT message.session_id AS session_id, message.model AS model, CAST(floor(message.created_at /
     900) AS bigint) AS quarter, sum(CAST(CAST(message.usage AS jsonb) ->> 'input_tokens' AS double
@@ -493,8 +355,8 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     'cache_write_tokens' AS double precision)) AS cache_write_tokens, sum(CAST(CAST(message.usage AS
     jsonb) ->> 'cost' AS double precision)) AS cost
     FROM message JOIN session ON session.id = message.session_id
-    WHERE session.kind != 'deleted' AND session.updated_at >= %(since)s AND message.usage IS NOT NULL
-    GROUP BY message.session_id, message.model, CAST(floor(message.created_at / 900) AS bigint))
+    WHERE session.kind != 'deleted' AND session.updated_at >= :since AND message.usage IS NOT NULL GROUP
+    BY message.session_id, message.model, CAST(floor(message.created_at / 900) AS bigint))
      SELECT call.quarter AS quarter, coalesce(nullif(call.model, ''), session.model) AS model,
     session.cwd, session.root_id, coalesce(conversation.title, session.title) AS title,
     call.input_tokens, call.output_tokens, call.cache_read_tokens, call.cache_write_tokens, call.cost
@@ -514,9 +376,8 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
     FROM call GROUP BY call.session_id) AS reported ON reported.session_id = session.id LEFT OUTER JOIN
     conversation ON conversation.root_id = session.root_id
-    WHERE session.kind != 'deleted' AND session.updated_at >= %(since)s
+    WHERE session.kind != 'deleted' AND session.updated_at >= :since
     """,
-    UsageSumRow,
 )
 SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     """
@@ -534,11 +395,12 @@ SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     WHERE session.id IN (SELECT task.id
     FROM task) AND session.root_id = :root
     """,
-    """
+    TaskUsageRow,
+    postgres="""
     WITH RECURSIVE task(id) AS
     (SELECT session.id AS id
     FROM session
-    WHERE session.kind = 'task' AND session.root_id = %(root)s UNION SELECT session.id AS id
+    WHERE session.kind = 'task' AND session.root_id = :root UNION SELECT session.id AS id
     FROM session JOIN task ON session.parent_id = task.id)
      SELECT coalesce(CAST(sum(session.input_tokens) AS BIGINT), 0) AS input_tokens,
     coalesce(CAST(sum(session.output_tokens) AS BIGINT), 0) AS output_tokens,
@@ -547,9 +409,8 @@ SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     coalesce(CAST(sum(session.cost) AS DOUBLE PRECISION), 0) AS cost
     FROM session
     WHERE session.id IN (SELECT task.id
-    FROM task) AND session.root_id = %(root)s
+    FROM task) AND session.root_id = :root
     """,
-    TaskUsageRow,
 )
 SUM_SUMMARY_COST: Statement[Any] = Statement(
     """
@@ -557,12 +418,6 @@ SUM_SUMMARY_COST: Statement[Any] = Statement(
     FROM task_result JOIN session ON session.id = task_result.session_id
     WHERE session.root_id = :root
     """,
-    """
-    SELECT coalesce(sum(task_result.cost), 0) AS coalesce_1
-    FROM task_result JOIN session ON session.id = task_result.session_id
-    WHERE session.root_id = %(root)s
-    """,
-    None,
 )
 LIST_FORKS: Statement[SessionRow] = Statement(
     """
@@ -578,7 +433,8 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     WHERE (session.root_id IN (SELECT value FROM json_each(:roots))) AND session.kind = 'fork' AND
     boundary."trigger" = 'fork' ORDER BY session.updated_at DESC, session.id
     """,
-    """
+    SessionRow,
+    postgres="""
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
     session.title, session.cwd, session.model, session.compaction, session.created_at,
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
@@ -588,10 +444,9 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session JOIN boundary ON boundary.child_id = session.id
-    WHERE (session.root_id IN (SELECT jsonb_array_elements_text(CAST(%(roots)s AS jsonb)))) AND
+    WHERE (session.root_id IN (SELECT jsonb_array_elements_text(CAST(:roots AS jsonb)))) AND
     session.kind = 'fork' AND boundary.trigger = 'fork' ORDER BY session.updated_at DESC, session.id
     """,
-    SessionRow,
 )
 INSERT_BOUNDARY: Statement[Any] = Statement(
     """
@@ -603,16 +458,15 @@ INSERT_BOUNDARY: Statement[Any] = Statement(
     :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
     :threshold)
     """,
-    """
+    postgres="""
     INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
     summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
     truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
-    %(summary_model)s, %(template)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
-    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(facts)s,
-    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s)
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold)
     """,
-    None,
 )
 GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     """
@@ -625,7 +479,8 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     FROM boundary
     WHERE boundary.id = :boundary
     """,
-    """
+    BoundaryRow,
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
@@ -633,9 +488,8 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
-    WHERE boundary.id = %(boundary)s
+    WHERE boundary.id = :boundary
     """,
-    BoundaryRow,
 )
 FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     """
@@ -648,7 +502,8 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     FROM boundary
     WHERE boundary.child_id = :session AND boundary."trigger" != 'return'
     """,
-    """
+    BoundaryRow,
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
@@ -656,9 +511,8 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
-    WHERE boundary.child_id = %(session)s AND boundary.trigger != 'return'
+    WHERE boundary.child_id = :session AND boundary.trigger != 'return'
     """,
-    BoundaryRow,
 )
 FIND_CONTINUATION: Statement[Any] = Statement(
     """
@@ -669,15 +523,14 @@ FIND_CONTINUATION: Statement[Any] = Statement(
     FROM session
     WHERE session.id = :session) = 'branch') ORDER BY boundary.created_at DESC
     """,
-    """
+    postgres="""
     SELECT boundary.child_id
     FROM boundary
-    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NULL AND boundary.trigger != 'fork'
+    WHERE boundary.parent_id = :session AND boundary.undone_at IS NULL AND boundary.trigger != 'fork'
     AND (boundary.trigger != 'branch' OR (SELECT session.end_reason
     FROM session
-    WHERE session.id = %(session)s) = 'branch') ORDER BY boundary.created_at DESC
+    WHERE session.id = :session) = 'branch') ORDER BY boundary.created_at DESC
     """,
-    None,
 )
 FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
     """
@@ -686,13 +539,12 @@ FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
     WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL AND (boundary."trigger" NOT
     IN ('branch', 'return')) LIMIT :many
     """,
-    """
+    postgres="""
     SELECT boundary.id
     FROM boundary
-    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NOT NULL AND (boundary.trigger NOT
-    IN ('branch', 'return')) LIMIT %(many)s
+    WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL AND (boundary.trigger NOT IN
+    ('branch', 'return')) LIMIT :many
     """,
-    None,
 )
 LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     """
@@ -705,7 +557,8 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary."trigger" != 'return' ORDER BY boundary.created_at
     """,
-    """
+    BoundaryRow,
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
@@ -713,9 +566,8 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = %(root)s AND boundary.trigger != 'return' ORDER BY boundary.created_at
+    WHERE session.root_id = :root AND boundary.trigger != 'return' ORDER BY boundary.created_at
     """,
-    BoundaryRow,
 )
 LIST_RETURNS: Statement[BoundaryRow] = Statement(
     """
@@ -729,7 +581,8 @@ LIST_RETURNS: Statement[BoundaryRow] = Statement(
     WHERE session.root_id = :root AND boundary."trigger" = 'return' AND boundary.undone_at IS NULL ORDER
     BY boundary.created_at
     """,
-    """
+    BoundaryRow,
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
@@ -737,39 +590,25 @@ LIST_RETURNS: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = %(root)s AND boundary.trigger = 'return' AND boundary.undone_at IS NULL
-    ORDER BY boundary.created_at
+    WHERE session.root_id = :root AND boundary.trigger = 'return' AND boundary.undone_at IS NULL ORDER
+    BY boundary.created_at
     """,
-    BoundaryRow,
 )
 SET_REPORTED_TOKENS: Statement[Any] = Statement(
     """
     UPDATE boundary SET reported_after=:tokens WHERE boundary.child_id = :session AND
     boundary.reported_after IS NULL
     """,
-    """
-    UPDATE boundary SET reported_after=%(tokens)s WHERE boundary.child_id = %(session)s AND
-    boundary.reported_after IS NULL
-    """,
-    None,
 )
 SET_BOUNDARY_UNDONE: Statement[Any] = Statement(
     """
     UPDATE boundary SET undone_at=:now WHERE boundary.id = :boundary
     """,
-    """
-    UPDATE boundary SET undone_at=%(now)s WHERE boundary.id = %(boundary)s
-    """,
-    None,
 )
 INSERT_LEDGER: Statement[Any] = Statement(
     """
     INSERT INTO ledger (session_id, facts) VALUES (:session_id, :facts)
     """,
-    """
-    INSERT INTO ledger (session_id, facts) VALUES (%(session_id)s, %(facts)s)
-    """,
-    None,
 )
 FIND_LEDGER: Statement[Any] = Statement(
     """
@@ -777,12 +616,6 @@ FIND_LEDGER: Statement[Any] = Statement(
     FROM ledger
     WHERE ledger.session_id = :session
     """,
-    """
-    SELECT ledger.facts
-    FROM ledger
-    WHERE ledger.session_id = %(session)s
-    """,
-    None,
 )
 SAVE_OVERRIDE: Statement[Any] = Statement(
     """
@@ -791,13 +624,6 @@ SAVE_OVERRIDE: Statement[Any] = Statement(
     UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
     excluded.made_after
     """,
-    """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (%(session_id)s, %(message_id)s, %(head)s, %(tail)s, %(kind)s, %(made_after)s) ON CONFLICT
-    (session_id, message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind =
-    excluded.kind, made_after = excluded.made_after
-    """,
-    None,
 )
 LIST_OVERRIDES: Statement[MessageOverride] = Statement(
     """
@@ -805,12 +631,6 @@ LIST_OVERRIDES: Statement[MessageOverride] = Statement(
     message_override.kind, message_override.made_after
     FROM message_override
     WHERE message_override.session_id = :session
-    """,
-    """
-    SELECT message_override.message_id, message_override.head, message_override.tail,
-    message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE message_override.session_id = %(session)s
     """,
     MessageOverride,
 )
@@ -820,12 +640,6 @@ SAVE_STATUS: Statement[Any] = Statement(
     :message_id, :text, :tool_changes) ON CONFLICT (session_id, message_id) DO UPDATE SET text =
     excluded.text, tool_changes = excluded.tool_changes
     """,
-    """
-    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (%(session_id)s,
-    %(message_id)s, %(text)s, %(tool_changes)s) ON CONFLICT (session_id, message_id) DO UPDATE SET text
-    = excluded.text, tool_changes = excluded.tool_changes
-    """,
-    None,
 )
 LIST_STATUSES: Statement[ContextStatusRow] = Statement(
     """
@@ -834,12 +648,6 @@ LIST_STATUSES: Statement[ContextStatusRow] = Statement(
     FROM context_status
     WHERE context_status.session_id = :session
     """,
-    """
-    SELECT context_status.session_id, context_status.message_id, context_status.text,
-    context_status.tool_changes
-    FROM context_status
-    WHERE context_status.session_id = %(session)s
-    """,
     ContextStatusRow,
 )
 INSERT_PIN: Statement[Any] = Statement(
@@ -847,11 +655,6 @@ INSERT_PIN: Statement[Any] = Statement(
     INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
     :text, :source, :created_at)
     """,
-    """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (%(root_id)s, %(number)s,
-    %(kind)s, %(text)s, %(source)s, %(created_at)s)
-    """,
-    None,
 )
 LIST_PINS: Statement[Pin] = Statement(
     """
@@ -859,21 +662,12 @@ LIST_PINS: Statement[Pin] = Statement(
     FROM pin
     WHERE pin.root_id = :root ORDER BY pin.number
     """,
-    """
-    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE pin.root_id = %(root)s ORDER BY pin.number
-    """,
     Pin,
 )
 DELETE_PIN: Statement[Any] = Statement(
     """
     DELETE FROM pin WHERE pin.root_id = :root AND pin.number = :number
     """,
-    """
-    DELETE FROM pin WHERE pin.root_id = %(root)s AND pin.number = %(number)s
-    """,
-    None,
 )
 
 # --- message
@@ -886,14 +680,6 @@ INSERT_MESSAGE: Statement[Any] = Statement(
     WHERE message.session_id = :of_session), :role, :parts, :model, :usage, :finish, :tokens,
     :created_at)
     """,
-    """
-    INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
-    VALUES (%(id)s, %(session_id)s, (SELECT coalesce(max(message.seq), 0) + 1 AS anon_1
-    FROM message
-    WHERE message.session_id = %(of_session)s), %(role)s, %(parts)s, %(model)s, %(usage)s, %(finish)s,
-    %(tokens)s, %(created_at)s)
-    """,
-    None,
 )
 LIST_MESSAGES: Statement[MessageRow] = Statement(
     """
@@ -901,12 +687,6 @@ LIST_MESSAGES: Statement[MessageRow] = Statement(
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = %(session)s ORDER BY message.seq
     """,
     MessageRow,
 )
@@ -916,12 +696,6 @@ LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = %(session)s AND message.number <= %(last)s ORDER BY message.seq
     """,
     MessageRow,
 )
@@ -935,15 +709,6 @@ LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
     FROM message
     WHERE message.session_id = :session) - :many) ORDER BY message.seq
     """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = %(session)s AND (message.seq <= %(many)s OR message.seq > (SELECT
-    max(message.seq) AS max_1
-    FROM message
-    WHERE message.session_id = %(session)s) - %(many)s) ORDER BY message.seq
-    """,
     MessageRow,
 )
 LIST_MESSAGES_BY_ID: Statement[MessageRow] = Statement(
@@ -953,13 +718,13 @@ LIST_MESSAGES_BY_ID: Statement[MessageRow] = Statement(
     FROM message
     WHERE message.id IN (SELECT value FROM json_each(:ids))
     """,
-    """
+    MessageRow,
+    postgres="""
     SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
-    WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(%(ids)s AS jsonb)))
+    WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(:ids AS jsonb)))
     """,
-    MessageRow,
 )
 GET_MESSAGE: Statement[MessageRow] = Statement(
     """
@@ -967,12 +732,6 @@ GET_MESSAGE: Statement[MessageRow] = Statement(
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.id = :message
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.id = %(message)s
     """,
     MessageRow,
 )
@@ -986,27 +745,12 @@ LIST_PROMPTS: Statement[Any] = Statement(
     session.updated_at DESC LIMIT :sessions ) AND message.role = 'user' AND length(message.parts) <=
     20000 ORDER BY message.created_at DESC, message.number DESC LIMIT :many
     """,
-    """
-    SELECT message.parts
-    FROM message
-    WHERE message.session_id IN (SELECT session.id
-    FROM session
-    WHERE session.cwd = %(folder)s AND (session.kind NOT IN ('task', 'deleted')) ORDER BY
-    session.updated_at DESC LIMIT %(sessions)s ) AND message.role = 'user' AND length(message.parts) <=
-    20000 ORDER BY message.created_at DESC, message.number DESC LIMIT %(many)s
-    """,
-    None,
 )
 FIND_MESSAGES_FROM: Statement[MessagePlace] = Statement(
     """
     SELECT message.id AS message_id, message.session_id, message.number
     FROM message
     WHERE message.id >= :start AND message.id < :end ORDER BY message.id LIMIT :many
-    """,
-    """
-    SELECT message.id AS message_id, message.session_id, message.number
-    FROM message
-    WHERE message.id >= %(start)s AND message.id < %(end)s ORDER BY message.id LIMIT %(many)s
     """,
     MessagePlace,
 )
@@ -1016,12 +760,6 @@ FIND_MESSAGE_NUMBER: Statement[Any] = Statement(
     FROM message
     WHERE message.id = :message
     """,
-    """
-    SELECT message.number
-    FROM message
-    WHERE message.id = %(message)s
-    """,
-    None,
 )
 FIND_MESSAGE_NUMBERS: Statement[MessageNumberRow] = Statement(
     """
@@ -1029,23 +767,18 @@ FIND_MESSAGE_NUMBERS: Statement[MessageNumberRow] = Statement(
     FROM message
     WHERE message.id IN (SELECT value FROM json_each(:ids))
     """,
-    """
+    MessageNumberRow,
+    postgres="""
     SELECT message.id, message.number
     FROM message
-    WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(%(ids)s AS jsonb)))
+    WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(:ids AS jsonb)))
     """,
-    MessageNumberRow,
 )
 FIND_LAST_NUMBER: Statement[Any] = Statement(
     """
     SELECT max(message.number) AS max_1
     FROM message
     """,
-    """
-    SELECT max(message.number) AS max_1
-    FROM message
-    """,
-    None,
 )
 FIND_FIRST_NUMBER_OF_SESSION: Statement[Any] = Statement(
     """
@@ -1053,12 +786,6 @@ FIND_FIRST_NUMBER_OF_SESSION: Statement[Any] = Statement(
     FROM message
     WHERE message.session_id = :session
     """,
-    """
-    SELECT min(message.number) AS min_1
-    FROM message
-    WHERE message.session_id = %(session)s
-    """,
-    None,
 )
 FIND_LAST_NUMBER_BEFORE: Statement[Any] = Statement(
     """
@@ -1066,12 +793,6 @@ FIND_LAST_NUMBER_BEFORE: Statement[Any] = Statement(
     FROM message
     WHERE message.session_id = :session AND message.created_at <= :moment
     """,
-    """
-    SELECT max(message.number) AS max_1
-    FROM message
-    WHERE message.session_id = %(session)s AND message.created_at <= %(moment)s
-    """,
-    None,
 )
 FIND_LAST_NUMBER_AMONG: Statement[Any] = Statement(
     """
@@ -1079,13 +800,12 @@ FIND_LAST_NUMBER_AMONG: Statement[Any] = Statement(
     FROM message
     WHERE message.session_id = :session AND (message.id IN (SELECT value FROM json_each(:ids)))
     """,
-    """
+    postgres="""
     SELECT max(message.number) AS max_1
     FROM message
-    WHERE message.session_id = %(session)s AND (message.id IN (SELECT
-    jsonb_array_elements_text(CAST(%(ids)s AS jsonb))))
+    WHERE message.session_id = :session AND (message.id IN (SELECT jsonb_array_elements_text(CAST(:ids
+    AS jsonb))))
     """,
-    None,
 )
 FIND_LAST_MESSAGE_ID: Statement[Any] = Statement(
     """
@@ -1093,12 +813,6 @@ FIND_LAST_MESSAGE_ID: Statement[Any] = Statement(
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq DESC LIMIT :many
     """,
-    """
-    SELECT message.id
-    FROM message
-    WHERE message.session_id = %(session)s ORDER BY message.seq DESC LIMIT %(many)s
-    """,
-    None,
 )
 LIST_USAGE_UP_TO: Statement[Any] = Statement(
     """
@@ -1107,13 +821,6 @@ LIST_USAGE_UP_TO: Statement[Any] = Statement(
     WHERE message.session_id = :session AND message.number <= :last AND message.usage IS NOT NULL ORDER
     BY message.seq
     """,
-    """
-    SELECT message.usage
-    FROM message
-    WHERE message.session_id = %(session)s AND message.number <= %(last)s AND message.usage IS NOT NULL
-    ORDER BY message.seq
-    """,
-    None,
 )
 ADD_FACTS: Statement[Any] = Statement(
     """
@@ -1121,12 +828,6 @@ ADD_FACTS: Statement[Any] = Statement(
     FROM message
     WHERE message.id = :message ON CONFLICT DO NOTHING
     """,
-    """
-    INSERT INTO message_fact (number, facts) SELECT message.number, %(facts)s AS anon_1
-    FROM message
-    WHERE message.id = %(message)s ON CONFLICT DO NOTHING
-    """,
-    None,
 )
 LIST_FACTS_UP_TO: Statement[Any] = Statement(
     """
@@ -1134,12 +835,6 @@ LIST_FACTS_UP_TO: Statement[Any] = Statement(
     FROM message LEFT OUTER JOIN message_fact ON message_fact.number = message.number
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
     """,
-    """
-    SELECT message_fact.facts
-    FROM message LEFT OUTER JOIN message_fact ON message_fact.number = message.number
-    WHERE message.session_id = %(session)s AND message.number <= %(last)s ORDER BY message.seq
-    """,
-    None,
 )
 SAVE_DRAFT: Statement[Any] = Statement(
     """
@@ -1149,23 +844,11 @@ SAVE_DRAFT: Statement[Any] = Statement(
     excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
     created_at = excluded.created_at
     """,
-    """
-    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
-    (%(session_id)s, %(id)s, %(role)s, %(parts)s, %(model)s, %(usage)s, %(finish)s, %(tokens)s,
-    %(created_at)s) ON CONFLICT (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts
-    = excluded.parts, model = excluded.model, usage = excluded.usage, finish = excluded.finish, tokens =
-    excluded.tokens, created_at = excluded.created_at
-    """,
-    None,
 )
 DELETE_DRAFT: Statement[Any] = Statement(
     """
     DELETE FROM draft WHERE draft.session_id = :session
     """,
-    """
-    DELETE FROM draft WHERE draft.session_id = %(session)s
-    """,
-    None,
 )
 FIND_DRAFT: Statement[DraftRow] = Statement(
     """
@@ -1173,12 +856,6 @@ FIND_DRAFT: Statement[DraftRow] = Statement(
     draft.tokens, draft.created_at
     FROM draft
     WHERE draft.session_id = :session
-    """,
-    """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
-    FROM draft
-    WHERE draft.session_id = %(session)s
     """,
     DraftRow,
 )
@@ -1188,12 +865,6 @@ INSERT_TOOL_RUN: Statement[Any] = Statement(
     result_id) VALUES (:session_id, :message_id, :call_id, :name, :args, :started_at, :ended_at,
     :is_error, :result_id)
     """,
-    """
-    INSERT INTO tool_run (session_id, message_id, call_id, name, args, started_at, ended_at, is_error,
-    result_id) VALUES (%(session_id)s, %(message_id)s, %(call_id)s, %(name)s, %(args)s, %(started_at)s,
-    %(ended_at)s, %(is_error)s, %(result_id)s)
-    """,
-    None,
 )
 LIST_OPEN_CALLS: Statement[Any] = Statement(
     """
@@ -1201,12 +872,6 @@ LIST_OPEN_CALLS: Statement[Any] = Statement(
     FROM tool_run
     WHERE tool_run.session_id = :session AND tool_run.ended_at IS NULL
     """,
-    """
-    SELECT tool_run.call_id
-    FROM tool_run
-    WHERE tool_run.session_id = %(session)s AND tool_run.ended_at IS NULL
-    """,
-    None,
 )
 END_TOOL_RUN: Statement[Any] = Statement(
     """
@@ -1215,14 +880,6 @@ END_TOOL_RUN: Statement[Any] = Statement(
     FROM tool_run
     WHERE tool_run.session_id = :session AND tool_run.call_id = :call AND tool_run.ended_at IS NULL)
     """,
-    """
-    UPDATE tool_run SET ended_at=%(now)s, is_error=%(failed)s, result_id=%(answer)s WHERE
-    tool_run.number = (SELECT max(tool_run.number) AS max_1
-    FROM tool_run
-    WHERE tool_run.session_id = %(session)s AND tool_run.call_id = %(call)s AND tool_run.ended_at IS
-    NULL)
-    """,
-    None,
 )
 LIST_UNINDEXED: Statement[MessageRow] = Statement(
     """
@@ -1230,12 +887,6 @@ LIST_UNINDEXED: Statement[MessageRow] = Statement(
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
     DESC LIMIT :many
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
-    DESC LIMIT %(many)s
     """,
     MessageRow,
 )
@@ -1247,25 +898,20 @@ LIST_UNINDEXED_OF_SESSIONS: Statement[MessageRow] = Statement(
     WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) ORDER BY index_queue.number
     DESC LIMIT :many
     """,
-    """
+    MessageRow,
+    postgres="""
     SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number
-    WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(%(sessions)s AS jsonb))) ORDER BY
-    index_queue.number DESC LIMIT %(many)s
+    WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(:sessions AS jsonb))) ORDER BY
+    index_queue.number DESC LIMIT :many
     """,
-    MessageRow,
 )
 COUNT_UNINDEXED: Statement[Any] = Statement(
     """
     SELECT count(*) AS count_1
     FROM index_queue
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM index_queue
-    """,
-    None,
 )
 IS_ANY_UNINDEXED: Statement[Any] = Statement(
     """
@@ -1273,24 +919,21 @@ IS_ANY_UNINDEXED: Statement[Any] = Statement(
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) LIMIT :many
     """,
-    """
+    postgres="""
     SELECT 1 AS found
     FROM message JOIN index_queue ON index_queue.number = message.number
-    WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(%(sessions)s AS jsonb))) LIMIT
-    %(many)s
+    WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(:sessions AS jsonb))) LIMIT :many
     """,
-    None,
 )
 DEQUEUE_MESSAGES: Statement[Any] = Statement(
     """
     DELETE FROM index_queue WHERE index_queue.number IN (SELECT value FROM json_each(:numbers))
     RETURNING number
     """,
-    """
+    postgres="""
     DELETE FROM index_queue WHERE index_queue.number IN (SELECT
-    CAST(jsonb_array_elements_text(CAST(%(numbers)s AS jsonb)) AS bigint)) RETURNING index_queue.number
+    CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS bigint)) RETURNING index_queue.number
     """,
-    None,
 )
 QUEUE_MESSAGE: Statement[Any] = Statement(
     """
@@ -1298,12 +941,6 @@ QUEUE_MESSAGE: Statement[Any] = Statement(
     FROM message
     WHERE message.id = :message ON CONFLICT DO NOTHING
     """,
-    """
-    INSERT INTO index_queue (number) SELECT message.number
-    FROM message
-    WHERE message.id = %(message)s ON CONFLICT DO NOTHING
-    """,
-    None,
 )
 LIST_CANDIDATES: Statement[CandidateRow] = Statement(
     """
@@ -1313,15 +950,15 @@ LIST_CANDIDATES: Statement[CandidateRow] = Statement(
     FROM message JOIN session ON session.id = message.session_id
     WHERE (message.number IN (SELECT value FROM json_each(:numbers))) AND session.kind != 'deleted'
     """,
-    """
+    CandidateRow,
+    postgres="""
     SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
     message.model, message.usage, message.finish, message.tokens, message.created_at, session.root_id,
     session.title
     FROM message JOIN session ON session.id = message.session_id
-    WHERE (message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(%(numbers)s AS jsonb)) AS
+    WHERE (message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS
     bigint))) AND session.kind != 'deleted'
     """,
-    CandidateRow,
 )
 LIST_TASKS_OF_LINEAGE: Statement[Any] = Statement(
     """
@@ -1334,9 +971,9 @@ LIST_TASKS_OF_LINEAGE: Statement[Any] = Statement(
     )
     SELECT id FROM task
     """,
-    """
+    postgres="""
     WITH RECURSIVE reach (id, last) AS MATERIALIZED (SELECT key, CAST(value AS bigint) FROM
-    json_each_text(CAST(%(reach)s AS json))),
+    json_each_text(CAST(:reach AS json))),
     task (id) AS (
         SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
         WHERE session.kind IN ('task', 'branch')
@@ -1345,16 +982,11 @@ LIST_TASKS_OF_LINEAGE: Statement[Any] = Statement(
     )
     SELECT id FROM task
     """,
-    None,
 )
 MARK_DELETED: Statement[Any] = Statement(
     """
     UPDATE session SET kind='deleted' WHERE session.root_id = :root AND session.kind != 'deleted'
     """,
-    """
-    UPDATE session SET kind='deleted' WHERE session.root_id = %(root)s AND session.kind != 'deleted'
-    """,
-    None,
 )
 DELETE_LEASES_OF_CONVERSATION: Statement[Any] = Statement(
     """
@@ -1362,12 +994,6 @@ DELETE_LEASES_OF_CONVERSATION: Statement[Any] = Statement(
     FROM session
     WHERE session.root_id = :root)
     """,
-    """
-    DELETE FROM lease WHERE lease.session_id IN (SELECT session.id
-    FROM session
-    WHERE session.root_id = %(root)s)
-    """,
-    None,
 )
 FIND_DELETED_SESSION: Statement[Any] = Statement(
     """
@@ -1375,12 +1001,6 @@ FIND_DELETED_SESSION: Statement[Any] = Statement(
     FROM session
     WHERE session.kind = 'deleted' LIMIT :many
     """,
-    """
-    SELECT session.id
-    FROM session
-    WHERE session.kind = 'deleted' LIMIT %(many)s
-    """,
-    None,
 )
 LIST_FIRST_MESSAGES: Statement[MessageRow] = Statement(
     """
@@ -1388,12 +1008,6 @@ LIST_FIRST_MESSAGES: Statement[MessageRow] = Statement(
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq LIMIT :many
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = %(session)s ORDER BY message.seq LIMIT %(many)s
     """,
     MessageRow,
 )
@@ -1403,23 +1017,21 @@ LOCK_MESSAGES: Statement[Any] = Statement(
     FROM message
     WHERE message.number IN (SELECT value FROM json_each(:numbers))
     """,
-    """
+    postgres="""
     SELECT message.number
     FROM message
-    WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(%(numbers)s AS jsonb)) AS
-    bigint)) FOR UPDATE
+    WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS bigint))
+    FOR UPDATE
     """,
-    None,
 )
 DELETE_MESSAGES: Statement[Any] = Statement(
     """
     DELETE FROM message WHERE message.number IN (SELECT value FROM json_each(:numbers))
     """,
-    """
-    DELETE FROM message WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(%(numbers)s
-    AS jsonb)) AS bigint))
+    postgres="""
+    DELETE FROM message WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS
+    jsonb)) AS bigint))
     """,
-    None,
 )
 DELETE_TOOL_RUNS: Statement[Any] = Statement(
     """
@@ -1427,21 +1039,34 @@ DELETE_TOOL_RUNS: Statement[Any] = Statement(
     FROM tool_run
     WHERE tool_run.session_id = :session LIMIT :many )
     """,
-    """
-    DELETE FROM tool_run WHERE tool_run.number IN (SELECT tool_run.number
-    FROM tool_run
-    WHERE tool_run.session_id = %(session)s LIMIT %(many)s )
-    """,
-    None,
 )
 DELETE_SESSION: Statement[Any] = Statement(
     """
     DELETE FROM session WHERE session.id = :session
     """,
+)
+LIST_LOST_SESSIONS: Statement[LostSessionRow] = Statement(
     """
-    DELETE FROM session WHERE session.id = %(session)s
+    SELECT message.session_id AS id, min(message.created_at) AS began, max(message.created_at) AS ended,
+    max(message.model) AS model
+    FROM message
+    WHERE (message.session_id NOT IN (SELECT session.id
+    FROM session)) GROUP BY message.session_id
     """,
-    None,
+    LostSessionRow,
+)
+COUNT_MESSAGES_AGAIN: Statement[Any] = Statement(
+    """
+    UPDATE session SET message_count=(SELECT count(*) AS count_1
+    FROM message
+    WHERE message.session_id = session.id)
+    """,
+)
+QUEUE_ALL_MESSAGES: Statement[Any] = Statement(
+    """
+    INSERT INTO index_queue (number) SELECT message.number
+    FROM message
+    """,
 )
 FIND_MAINTENANCE: Statement[Any] = Statement(
     """
@@ -1449,32 +1074,17 @@ FIND_MAINTENANCE: Statement[Any] = Statement(
     FROM maintenance
     WHERE maintenance.name = :name
     """,
-    """
-    SELECT maintenance.state
-    FROM maintenance
-    WHERE maintenance.name = %(name)s
-    """,
-    None,
 )
 SAVE_MAINTENANCE: Statement[Any] = Statement(
     """
     INSERT INTO maintenance (name, state) VALUES (:name, :state) ON CONFLICT (name) DO UPDATE SET state
     = excluded.state
     """,
-    """
-    INSERT INTO maintenance (name, state) VALUES (%(name)s, %(state)s) ON CONFLICT (name) DO UPDATE SET
-    state = excluded.state
-    """,
-    None,
 )
 DELETE_MAINTENANCE: Statement[Any] = Statement(
     """
     DELETE FROM maintenance WHERE maintenance.name = :work
     """,
-    """
-    DELETE FROM maintenance WHERE maintenance.name = %(work)s
-    """,
-    None,
 )
 COUNT_ROWS: dict[str, Statement[Any]] = {
     "audit": Statement(
@@ -1482,209 +1092,114 @@ COUNT_ROWS: dict[str, Statement[Any]] = {
     SELECT count(*) AS count_1
     FROM audit
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM audit
-    """,
-    None,
 ),
     "session": Statement(
     """
     SELECT count(*) AS count_1
     FROM session
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM session
-    """,
-    None,
 ),
     "system_prompt": Statement(
     """
     SELECT count(*) AS count_1
     FROM system_prompt
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM system_prompt
-    """,
-    None,
 ),
     "boundary": Statement(
     """
     SELECT count(*) AS count_1
     FROM boundary
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM boundary
-    """,
-    None,
 ),
     "context_status": Statement(
     """
     SELECT count(*) AS count_1
     FROM context_status
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM context_status
-    """,
-    None,
 ),
     "conversation": Statement(
     """
     SELECT count(*) AS count_1
     FROM conversation
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM conversation
-    """,
-    None,
 ),
     "draft": Statement(
     """
     SELECT count(*) AS count_1
     FROM draft
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM draft
-    """,
-    None,
 ),
     "file_change": Statement(
     """
     SELECT count(*) AS count_1
     FROM file_change
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM file_change
-    """,
-    None,
 ),
     "import_record": Statement(
     """
     SELECT count(*) AS count_1
     FROM import_record
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM import_record
-    """,
-    None,
 ),
     "ledger": Statement(
     """
     SELECT count(*) AS count_1
     FROM ledger
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM ledger
-    """,
-    None,
 ),
     "listed_task": Statement(
     """
     SELECT count(*) AS count_1
     FROM listed_task
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM listed_task
-    """,
-    None,
 ),
     "message": Statement(
     """
     SELECT count(*) AS count_1
     FROM message
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM message
-    """,
-    None,
 ),
     "message_override": Statement(
     """
     SELECT count(*) AS count_1
     FROM message_override
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM message_override
-    """,
-    None,
 ),
     "pin": Statement(
     """
     SELECT count(*) AS count_1
     FROM pin
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM pin
-    """,
-    None,
 ),
     "task_list": Statement(
     """
     SELECT count(*) AS count_1
     FROM task_list
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM task_list
-    """,
-    None,
 ),
     "task_result": Statement(
     """
     SELECT count(*) AS count_1
     FROM task_result
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM task_result
-    """,
-    None,
 ),
     "timeline_note": Statement(
     """
     SELECT count(*) AS count_1
     FROM timeline_note
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM timeline_note
-    """,
-    None,
 ),
     "tool_run": Statement(
     """
     SELECT count(*) AS count_1
     FROM tool_run
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM tool_run
-    """,
-    None,
 ),
     "message_fact": Statement(
     """
     SELECT count(*) AS count_1
     FROM message_fact
     """,
-    """
-    SELECT count(*) AS count_1
-    FROM message_fact
-    """,
-    None,
 ),
 }
 PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
@@ -1694,12 +1209,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     audit.body
     FROM audit ORDER BY audit.root_id, audit.number LIMIT :many
     """,
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body
-    FROM audit ORDER BY audit.root_id, audit.number LIMIT %(many)s
-    """,
-    None,
 ),
     "session": Statement(
     """
@@ -1711,27 +1220,12 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     session.system_hash
     FROM session ORDER BY session.id LIMIT :many
     """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.system, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
-    FROM session ORDER BY session.id LIMIT %(many)s
-    """,
-    None,
 ),
     "system_prompt": Statement(
     """
     SELECT system_prompt.hash, system_prompt.text
     FROM system_prompt ORDER BY system_prompt.hash LIMIT :many
     """,
-    """
-    SELECT system_prompt.hash, system_prompt.text
-    FROM system_prompt ORDER BY system_prompt.hash LIMIT %(many)s
-    """,
-    None,
 ),
     "boundary": Statement(
     """
@@ -1743,16 +1237,15 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
-    """
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
-    FROM boundary ORDER BY boundary.id LIMIT %(many)s
+    FROM boundary ORDER BY boundary.id LIMIT :many
     """,
-    None,
 ),
     "context_status": Statement(
     """
@@ -1760,12 +1253,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     context_status.tool_changes
     FROM context_status ORDER BY context_status.session_id, context_status.message_id LIMIT :many
     """,
-    """
-    SELECT context_status.session_id, context_status.message_id, context_status.text,
-    context_status.tool_changes
-    FROM context_status ORDER BY context_status.session_id, context_status.message_id LIMIT %(many)s
-    """,
-    None,
 ),
     "conversation": Statement(
     """
@@ -1774,13 +1261,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     conversation.messages, conversation.imported
     FROM conversation ORDER BY conversation.root_id LIMIT :many
     """,
-    """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
-    FROM conversation ORDER BY conversation.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "draft": Statement(
     """
@@ -1788,12 +1268,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     draft.tokens, draft.created_at
     FROM draft ORDER BY draft.session_id LIMIT :many
     """,
-    """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
-    FROM draft ORDER BY draft.session_id LIMIT %(many)s
-    """,
-    None,
 ),
     "file_change": Statement(
     """
@@ -1803,14 +1277,13 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     file_change.created_at
     FROM file_change ORDER BY file_change.number LIMIT :many
     """,
-    """
+    postgres="""
     SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
     file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
     file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
-    FROM file_change ORDER BY file_change.number LIMIT %(many)s
+    FROM file_change ORDER BY file_change.number LIMIT :many
     """,
-    None,
 ),
     "import_record": Statement(
     """
@@ -1819,24 +1292,12 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     import_record.open_calls, import_record.imported_at
     FROM import_record ORDER BY import_record.root_id LIMIT :many
     """,
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record ORDER BY import_record.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "ledger": Statement(
     """
     SELECT ledger.session_id, ledger.facts
     FROM ledger ORDER BY ledger.session_id LIMIT :many
     """,
-    """
-    SELECT ledger.session_id, ledger.facts
-    FROM ledger ORDER BY ledger.session_id LIMIT %(many)s
-    """,
-    None,
 ),
     "listed_task": Statement(
     """
@@ -1845,13 +1306,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
     FROM listed_task ORDER BY listed_task.root_id, listed_task.number LIMIT :many
     """,
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task ORDER BY listed_task.root_id, listed_task.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message": Statement(
     """
@@ -1859,12 +1313,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message ORDER BY message.number LIMIT :many
     """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message ORDER BY message.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message_override": Statement(
     """
@@ -1872,35 +1320,18 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     message_override.tail, message_override.kind, message_override.made_after
     FROM message_override ORDER BY message_override.session_id, message_override.message_id LIMIT :many
     """,
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override ORDER BY message_override.session_id, message_override.message_id LIMIT
-    %(many)s
-    """,
-    None,
 ),
     "pin": Statement(
     """
     SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
     FROM pin ORDER BY pin.root_id, pin.number LIMIT :many
     """,
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin ORDER BY pin.root_id, pin.number LIMIT %(many)s
-    """,
-    None,
 ),
     "task_list": Statement(
     """
     SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
     FROM task_list ORDER BY task_list.root_id LIMIT :many
     """,
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list ORDER BY task_list.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "task_result": Statement(
     """
@@ -1908,12 +1339,6 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     task_result.summary_model, task_result.cost, task_result.created_at
     FROM task_result ORDER BY task_result.id LIMIT :many
     """,
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result ORDER BY task_result.id LIMIT %(many)s
-    """,
-    None,
 ),
     "timeline_note": Statement(
     """
@@ -1921,12 +1346,11 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
-    """
+    postgres="""
     SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
     timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
-    FROM timeline_note ORDER BY timeline_note.number LIMIT %(many)s
+    FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
-    None,
 ),
     "tool_run": Statement(
     """
@@ -1934,23 +1358,12 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     tool_run.args, tool_run.started_at, tool_run.ended_at, tool_run.is_error, tool_run.result_id
     FROM tool_run ORDER BY tool_run.number LIMIT :many
     """,
-    """
-    SELECT tool_run.number, tool_run.session_id, tool_run.message_id, tool_run.call_id, tool_run.name,
-    tool_run.args, tool_run.started_at, tool_run.ended_at, tool_run.is_error, tool_run.result_id
-    FROM tool_run ORDER BY tool_run.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message_fact": Statement(
     """
     SELECT message_fact.number, message_fact.facts
     FROM message_fact ORDER BY message_fact.number LIMIT :many
     """,
-    """
-    SELECT message_fact.number, message_fact.facts
-    FROM message_fact ORDER BY message_fact.number LIMIT %(many)s
-    """,
-    None,
 ),
 }
 PAGE_ROWS: dict[str, Statement[Any]] = {
@@ -1962,14 +1375,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     WHERE (audit.root_id, audit.number) > (:after_root_id, :after_number) ORDER BY audit.root_id,
     audit.number LIMIT :many
     """,
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body
-    FROM audit
-    WHERE (audit.root_id, audit.number) > (%(after_root_id)s, %(after_number)s) ORDER BY audit.root_id,
-    audit.number LIMIT %(many)s
-    """,
-    None,
 ),
     "session": Statement(
     """
@@ -1982,17 +1387,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM session
     WHERE (session.id) > (:after_id) ORDER BY session.id LIMIT :many
     """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.system, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
-    FROM session
-    WHERE (session.id) > (%(after_id)s) ORDER BY session.id LIMIT %(many)s
-    """,
-    None,
 ),
     "system_prompt": Statement(
     """
@@ -2000,12 +1394,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM system_prompt
     WHERE (system_prompt.hash) > (:after_hash) ORDER BY system_prompt.hash LIMIT :many
     """,
-    """
-    SELECT system_prompt.hash, system_prompt.text
-    FROM system_prompt
-    WHERE (system_prompt.hash) > (%(after_hash)s) ORDER BY system_prompt.hash LIMIT %(many)s
-    """,
-    None,
 ),
     "boundary": Statement(
     """
@@ -2018,7 +1406,7 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
-    """
+    postgres="""
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
@@ -2026,9 +1414,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
-    WHERE (boundary.id) > (%(after_id)s) ORDER BY boundary.id LIMIT %(many)s
+    WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
-    None,
 ),
     "context_status": Statement(
     """
@@ -2038,14 +1425,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     WHERE (context_status.session_id, context_status.message_id) > (:after_session_id,
     :after_message_id) ORDER BY context_status.session_id, context_status.message_id LIMIT :many
     """,
-    """
-    SELECT context_status.session_id, context_status.message_id, context_status.text,
-    context_status.tool_changes
-    FROM context_status
-    WHERE (context_status.session_id, context_status.message_id) > (%(after_session_id)s,
-    %(after_message_id)s) ORDER BY context_status.session_id, context_status.message_id LIMIT %(many)s
-    """,
-    None,
 ),
     "conversation": Statement(
     """
@@ -2055,14 +1434,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM conversation
     WHERE (conversation.root_id) > (:after_root_id) ORDER BY conversation.root_id LIMIT :many
     """,
-    """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
-    FROM conversation
-    WHERE (conversation.root_id) > (%(after_root_id)s) ORDER BY conversation.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "draft": Statement(
     """
@@ -2071,13 +1442,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM draft
     WHERE (draft.session_id) > (:after_session_id) ORDER BY draft.session_id LIMIT :many
     """,
-    """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
-    FROM draft
-    WHERE (draft.session_id) > (%(after_session_id)s) ORDER BY draft.session_id LIMIT %(many)s
-    """,
-    None,
 ),
     "file_change": Statement(
     """
@@ -2088,15 +1452,14 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM file_change
     WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
     """,
-    """
+    postgres="""
     SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
     file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
     file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
-    WHERE (file_change.number) > (%(after_number)s) ORDER BY file_change.number LIMIT %(many)s
+    WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
     """,
-    None,
 ),
     "import_record": Statement(
     """
@@ -2106,14 +1469,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM import_record
     WHERE (import_record.root_id) > (:after_root_id) ORDER BY import_record.root_id LIMIT :many
     """,
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record
-    WHERE (import_record.root_id) > (%(after_root_id)s) ORDER BY import_record.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "ledger": Statement(
     """
@@ -2121,12 +1476,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM ledger
     WHERE (ledger.session_id) > (:after_session_id) ORDER BY ledger.session_id LIMIT :many
     """,
-    """
-    SELECT ledger.session_id, ledger.facts
-    FROM ledger
-    WHERE (ledger.session_id) > (%(after_session_id)s) ORDER BY ledger.session_id LIMIT %(many)s
-    """,
-    None,
 ),
     "listed_task": Statement(
     """
@@ -2137,15 +1486,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     WHERE (listed_task.root_id, listed_task.number) > (:after_root_id, :after_number) ORDER BY
     listed_task.root_id, listed_task.number LIMIT :many
     """,
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE (listed_task.root_id, listed_task.number) > (%(after_root_id)s, %(after_number)s) ORDER BY
-    listed_task.root_id, listed_task.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message": Statement(
     """
@@ -2154,13 +1494,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM message
     WHERE (message.number) > (:after_number) ORDER BY message.number LIMIT :many
     """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE (message.number) > (%(after_number)s) ORDER BY message.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message_override": Statement(
     """
@@ -2170,15 +1503,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     WHERE (message_override.session_id, message_override.message_id) > (:after_session_id,
     :after_message_id) ORDER BY message_override.session_id, message_override.message_id LIMIT :many
     """,
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE (message_override.session_id, message_override.message_id) > (%(after_session_id)s,
-    %(after_message_id)s) ORDER BY message_override.session_id, message_override.message_id LIMIT
-    %(many)s
-    """,
-    None,
 ),
     "pin": Statement(
     """
@@ -2187,13 +1511,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     WHERE (pin.root_id, pin.number) > (:after_root_id, :after_number) ORDER BY pin.root_id, pin.number
     LIMIT :many
     """,
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE (pin.root_id, pin.number) > (%(after_root_id)s, %(after_number)s) ORDER BY pin.root_id,
-    pin.number LIMIT %(many)s
-    """,
-    None,
 ),
     "task_list": Statement(
     """
@@ -2201,12 +1518,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM task_list
     WHERE (task_list.root_id) > (:after_root_id) ORDER BY task_list.root_id LIMIT :many
     """,
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE (task_list.root_id) > (%(after_root_id)s) ORDER BY task_list.root_id LIMIT %(many)s
-    """,
-    None,
 ),
     "task_result": Statement(
     """
@@ -2215,13 +1526,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM task_result
     WHERE (task_result.id) > (:after_id) ORDER BY task_result.id LIMIT :many
     """,
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result
-    WHERE (task_result.id) > (%(after_id)s) ORDER BY task_result.id LIMIT %(many)s
-    """,
-    None,
 ),
     "timeline_note": Statement(
     """
@@ -2230,13 +1534,12 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM timeline_note
     WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
-    """
+    postgres="""
     SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
     timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note
-    WHERE (timeline_note.number) > (%(after_number)s) ORDER BY timeline_note.number LIMIT %(many)s
+    WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
-    None,
 ),
     "tool_run": Statement(
     """
@@ -2245,13 +1548,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM tool_run
     WHERE (tool_run.number) > (:after_number) ORDER BY tool_run.number LIMIT :many
     """,
-    """
-    SELECT tool_run.number, tool_run.session_id, tool_run.message_id, tool_run.call_id, tool_run.name,
-    tool_run.args, tool_run.started_at, tool_run.ended_at, tool_run.is_error, tool_run.result_id
-    FROM tool_run
-    WHERE (tool_run.number) > (%(after_number)s) ORDER BY tool_run.number LIMIT %(many)s
-    """,
-    None,
 ),
     "message_fact": Statement(
     """
@@ -2259,12 +1555,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     FROM message_fact
     WHERE (message_fact.number) > (:after_number) ORDER BY message_fact.number LIMIT :many
     """,
-    """
-    SELECT message_fact.number, message_fact.facts
-    FROM message_fact
-    WHERE (message_fact.number) > (%(after_number)s) ORDER BY message_fact.number LIMIT %(many)s
-    """,
-    None,
 ),
 }
 SAVE_ROW: dict[str, Statement[Any]] = {
@@ -2273,11 +1563,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (:root_id, :number,
     :kind, :at, :session_id, :call_id, :body) ON CONFLICT DO NOTHING
     """,
-    """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (%(root_id)s,
-    %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s) ON CONFLICT DO NOTHING
-    """,
-    None,
 ),
     "session": Statement(
     """
@@ -2297,36 +1582,12 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     todos = excluded.todos, grants = excluded.grants, imported = excluded.imported, breaker =
     excluded.breaker, mode = excluded.mode, system_hash = excluded.system_hash
     """,
-    """
-    INSERT INTO session (id, root_id, parent_id, kind, generation, title, cwd, model, compaction,
-    system, created_at, updated_at, ended_at, end_reason, message_count, input_tokens, output_tokens,
-    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, system_hash)
-    VALUES (%(id)s, %(root_id)s, %(parent_id)s, %(kind)s, %(generation)s, %(title)s, %(cwd)s, %(model)s,
-    %(compaction)s, %(system)s, %(created_at)s, %(updated_at)s, %(ended_at)s, %(end_reason)s,
-    %(message_count)s, %(input_tokens)s, %(output_tokens)s, %(cache_read_tokens)s,
-    %(cache_write_tokens)s, %(cost)s, %(todos)s, %(grants)s, %(imported)s, %(breaker)s, %(mode)s,
-    %(system_hash)s) ON CONFLICT (id) DO UPDATE SET root_id = excluded.root_id, parent_id =
-    excluded.parent_id, kind = excluded.kind, generation = excluded.generation, title = excluded.title,
-    cwd = excluded.cwd, model = excluded.model, compaction = excluded.compaction, system =
-    excluded.system, created_at = excluded.created_at, updated_at = excluded.updated_at, ended_at =
-    excluded.ended_at, end_reason = excluded.end_reason, message_count = excluded.message_count,
-    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, cache_read_tokens =
-    excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, cost = excluded.cost,
-    todos = excluded.todos, grants = excluded.grants, imported = excluded.imported, breaker =
-    excluded.breaker, mode = excluded.mode, system_hash = excluded.system_hash
-    """,
-    None,
 ),
     "system_prompt": Statement(
     """
     INSERT INTO system_prompt (hash, text) VALUES (:hash, :text) ON CONFLICT (hash) DO UPDATE SET text =
     excluded.text
     """,
-    """
-    INSERT INTO system_prompt (hash, text) VALUES (%(hash)s, %(text)s) ON CONFLICT (hash) DO UPDATE SET
-    text = excluded.text
-    """,
-    None,
 ),
     "boundary": Statement(
     """
@@ -2346,25 +1607,23 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
     excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
-    """
+    postgres="""
     INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
     summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
     truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
-    %(summary_model)s, %(template)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
-    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(facts)s,
-    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s) ON CONFLICT (id)
-    DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
-    excluded.trigger, created_at = excluded.created_at, tail = excluded.tail, summary_source =
-    excluded.summary_source, summary_model = excluded.summary_model, template = excluded.template,
-    template_hash = excluded.template_hash, tokens_before = excluded.tokens_before, tokens_after =
-    excluded.tokens_after, reported_after = excluded.reported_after, cost = excluded.cost, seconds =
-    excluded.seconds, truncated_chars = excluded.truncated_chars, problem = excluded.problem, facts =
-    excluded.facts, undone_at = excluded.undone_at, lineage = excluded.lineage, prepared =
-    excluded.prepared, moment = excluded.moment, waited_ms = excluded.waited_ms, threshold =
-    excluded.threshold
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    excluded.child_id, trigger = excluded.trigger, created_at = excluded.created_at, tail =
+    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
+    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
+    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
+    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
+    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
+    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
+    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
-    None,
 ),
     "context_status": Statement(
     """
@@ -2372,12 +1631,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     :message_id, :text, :tool_changes) ON CONFLICT (session_id, message_id) DO UPDATE SET text =
     excluded.text, tool_changes = excluded.tool_changes
     """,
-    """
-    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (%(session_id)s,
-    %(message_id)s, %(text)s, %(tool_changes)s) ON CONFLICT (session_id, message_id) DO UPDATE SET text
-    = excluded.text, tool_changes = excluded.tool_changes
-    """,
-    None,
 ),
     "conversation": Statement(
     """
@@ -2388,15 +1641,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.updated_at, is_open = excluded.is_open, generations = excluded.generations, messages =
     excluded.messages, imported = excluded.imported
     """,
-    """
-    INSERT INTO conversation (root_id, tip_id, cwd, title, model, updated_at, is_open, generations,
-    messages, imported) VALUES (%(root_id)s, %(tip_id)s, %(cwd)s, %(title)s, %(model)s, %(updated_at)s,
-    %(is_open)s, %(generations)s, %(messages)s, %(imported)s) ON CONFLICT (root_id) DO UPDATE SET tip_id
-    = excluded.tip_id, cwd = excluded.cwd, title = excluded.title, model = excluded.model, updated_at =
-    excluded.updated_at, is_open = excluded.is_open, generations = excluded.generations, messages =
-    excluded.messages, imported = excluded.imported
-    """,
-    None,
 ),
     "draft": Statement(
     """
@@ -2406,14 +1650,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
     created_at = excluded.created_at
     """,
-    """
-    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
-    (%(session_id)s, %(id)s, %(role)s, %(parts)s, %(model)s, %(usage)s, %(finish)s, %(tokens)s,
-    %(created_at)s) ON CONFLICT (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts
-    = excluded.parts, model = excluded.model, usage = excluded.usage, finish = excluded.finish, tokens =
-    excluded.tokens, created_at = excluded.created_at
-    """,
-    None,
 ),
     "file_change": Statement(
     """
@@ -2426,17 +1662,16 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     "after" = excluded."after", batch = excluded.batch, reverses = excluded.reverses, machine =
     excluded.machine, host = excluded.host, created_at = excluded.created_at
     """,
-    """
+    postgres="""
     INSERT INTO file_change (number, root_id, session_id, message_number, call_id, source, path, before,
-    after, batch, reverses, machine, host, created_at) VALUES (%(number)s, %(root_id)s, %(session_id)s,
-    %(message_number)s, %(call_id)s, %(source)s, %(path)s, %(before)s, %(after)s, %(batch)s,
-    %(reverses)s, %(machine)s, %(host)s, %(created_at)s) ON CONFLICT (number) DO UPDATE SET root_id =
-    excluded.root_id, session_id = excluded.session_id, message_number = excluded.message_number,
-    call_id = excluded.call_id, source = excluded.source, path = excluded.path, before =
-    excluded.before, after = excluded.after, batch = excluded.batch, reverses = excluded.reverses,
-    machine = excluded.machine, host = excluded.host, created_at = excluded.created_at
+    after, batch, reverses, machine, host, created_at) VALUES (:number, :root_id, :session_id,
+    :message_number, :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host,
+    :created_at) ON CONFLICT (number) DO UPDATE SET root_id = excluded.root_id, session_id =
+    excluded.session_id, message_number = excluded.message_number, call_id = excluded.call_id, source =
+    excluded.source, path = excluded.path, before = excluded.before, after = excluded.after, batch =
+    excluded.batch, reverses = excluded.reverses, machine = excluded.machine, host = excluded.host,
+    created_at = excluded.created_at
     """,
-    None,
 ),
     "import_record": Statement(
     """
@@ -2447,26 +1682,12 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
     excluded.open_calls, imported_at = excluded.imported_at
     """,
-    """
-    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (%(root_id)s, %(source)s, %(foreign_id)s, %(file)s, %(tip_id)s,
-    %(last_message)s, %(last_piece)s, %(open_calls)s, %(imported_at)s) ON CONFLICT (root_id) DO UPDATE
-    SET source = excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id =
-    excluded.tip_id, last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls
-    = excluded.open_calls, imported_at = excluded.imported_at
-    """,
-    None,
 ),
     "ledger": Statement(
     """
     INSERT INTO ledger (session_id, facts) VALUES (:session_id, :facts) ON CONFLICT (session_id) DO
     UPDATE SET facts = excluded.facts
     """,
-    """
-    INSERT INTO ledger (session_id, facts) VALUES (%(session_id)s, %(facts)s) ON CONFLICT (session_id)
-    DO UPDATE SET facts = excluded.facts
-    """,
-    None,
 ),
     "listed_task": Statement(
     """
@@ -2477,16 +1698,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.result_id, branch = excluded.branch, changes = excluded.changes, error = excluded.error,
     steps = excluded.steps, tokens = excluded.tokens, cost = excluded.cost
     """,
-    """
-    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
-    error, steps, tokens, cost) VALUES (%(root_id)s, %(number)s, %(name)s, %(state)s, %(session_id)s,
-    %(result_id)s, %(branch)s, %(changes)s, %(error)s, %(steps)s, %(tokens)s, %(cost)s) ON CONFLICT
-    (root_id, number) DO UPDATE SET name = excluded.name, state = excluded.state, session_id =
-    excluded.session_id, result_id = excluded.result_id, branch = excluded.branch, changes =
-    excluded.changes, error = excluded.error, steps = excluded.steps, tokens = excluded.tokens, cost =
-    excluded.cost
-    """,
-    None,
 ),
     "message": Statement(
     """
@@ -2497,15 +1708,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
     created_at = excluded.created_at
     """,
-    """
-    INSERT INTO message (number, id, session_id, seq, role, parts, model, usage, finish, tokens,
-    created_at) VALUES (%(number)s, %(id)s, %(session_id)s, %(seq)s, %(role)s, %(parts)s, %(model)s,
-    %(usage)s, %(finish)s, %(tokens)s, %(created_at)s) ON CONFLICT (number) DO UPDATE SET id =
-    excluded.id, session_id = excluded.session_id, seq = excluded.seq, role = excluded.role, parts =
-    excluded.parts, model = excluded.model, usage = excluded.usage, finish = excluded.finish, tokens =
-    excluded.tokens, created_at = excluded.created_at
-    """,
-    None,
 ),
     "message_override": Statement(
     """
@@ -2514,13 +1716,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
     excluded.made_after
     """,
-    """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (%(session_id)s, %(message_id)s, %(head)s, %(tail)s, %(kind)s, %(made_after)s) ON CONFLICT
-    (session_id, message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind =
-    excluded.kind, made_after = excluded.made_after
-    """,
-    None,
 ),
     "pin": Statement(
     """
@@ -2528,12 +1723,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     :text, :source, :created_at) ON CONFLICT (root_id, number) DO UPDATE SET kind = excluded.kind, text
     = excluded.text, source = excluded.source, created_at = excluded.created_at
     """,
-    """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (%(root_id)s, %(number)s,
-    %(kind)s, %(text)s, %(source)s, %(created_at)s) ON CONFLICT (root_id, number) DO UPDATE SET kind =
-    excluded.kind, text = excluded.text, source = excluded.source, created_at = excluded.created_at
-    """,
-    None,
 ),
     "task_list": Statement(
     """
@@ -2541,12 +1730,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     :created_at) ON CONFLICT (root_id) DO UPDATE SET orders = excluded.orders, parallel =
     excluded.parallel, created_at = excluded.created_at
     """,
-    """
-    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (%(root_id)s, %(orders)s,
-    %(parallel)s, %(created_at)s) ON CONFLICT (root_id) DO UPDATE SET orders = excluded.orders, parallel
-    = excluded.parallel, created_at = excluded.created_at
-    """,
-    None,
 ),
     "task_result": Statement(
     """
@@ -2556,14 +1739,6 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.context_summary, summary_model = excluded.summary_model, cost = excluded.cost, created_at =
     excluded.created_at
     """,
-    """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (%(id)s, %(session_id)s, %(raw)s, %(context_summary)s, %(summary_model)s, %(cost)s,
-    %(created_at)s) ON CONFLICT (id) DO UPDATE SET session_id = excluded.session_id, raw = excluded.raw,
-    context_summary = excluded.context_summary, summary_model = excluded.summary_model, cost =
-    excluded.cost, created_at = excluded.created_at
-    """,
-    None,
 ),
     "timeline_note": Statement(
     """
@@ -2572,13 +1747,12 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     session_id = excluded.session_id, "after" = excluded."after", early = excluded.early, kind =
     excluded.kind, text = excluded.text, hint = excluded.hint, at = excluded.at
     """,
-    """
-    INSERT INTO timeline_note (number, session_id, after, early, kind, text, hint, at) VALUES
-    (%(number)s, %(session_id)s, %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s) ON CONFLICT
-    (number) DO UPDATE SET session_id = excluded.session_id, after = excluded.after, early =
-    excluded.early, kind = excluded.kind, text = excluded.text, hint = excluded.hint, at = excluded.at
+    postgres="""
+    INSERT INTO timeline_note (number, session_id, after, early, kind, text, hint, at) VALUES (:number,
+    :session_id, :after, :early, :kind, :text, :hint, :at) ON CONFLICT (number) DO UPDATE SET session_id
+    = excluded.session_id, after = excluded.after, early = excluded.early, kind = excluded.kind, text =
+    excluded.text, hint = excluded.hint, at = excluded.at
     """,
-    None,
 ),
     "tool_run": Statement(
     """
@@ -2589,26 +1763,12 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.name, args = excluded.args, started_at = excluded.started_at, ended_at = excluded.ended_at,
     is_error = excluded.is_error, result_id = excluded.result_id
     """,
-    """
-    INSERT INTO tool_run (number, session_id, message_id, call_id, name, args, started_at, ended_at,
-    is_error, result_id) VALUES (%(number)s, %(session_id)s, %(message_id)s, %(call_id)s, %(name)s,
-    %(args)s, %(started_at)s, %(ended_at)s, %(is_error)s, %(result_id)s) ON CONFLICT (number) DO UPDATE
-    SET session_id = excluded.session_id, message_id = excluded.message_id, call_id = excluded.call_id,
-    name = excluded.name, args = excluded.args, started_at = excluded.started_at, ended_at =
-    excluded.ended_at, is_error = excluded.is_error, result_id = excluded.result_id
-    """,
-    None,
 ),
     "message_fact": Statement(
     """
     INSERT INTO message_fact (number, facts) VALUES (:number, :facts) ON CONFLICT (number) DO UPDATE SET
     facts = excluded.facts
     """,
-    """
-    INSERT INTO message_fact (number, facts) VALUES (%(number)s, %(facts)s) ON CONFLICT (number) DO
-    UPDATE SET facts = excluded.facts
-    """,
-    None,
 ),
 }
 LIST_MESSAGE_SESSIONS: Statement[MessageSessionRow] = Statement(
@@ -2617,13 +1777,12 @@ LIST_MESSAGE_SESSIONS: Statement[MessageSessionRow] = Statement(
     FROM message
     WHERE message.number IN (SELECT value FROM json_each(:numbers))
     """,
-    """
+    MessageSessionRow,
+    postgres="""
     SELECT message.number, message.session_id
     FROM message
-    WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(%(numbers)s AS jsonb)) AS
-    bigint))
+    WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS bigint))
     """,
-    MessageSessionRow,
 )
 
 # --- record
@@ -2633,11 +1792,10 @@ INSERT_NOTE: Statement[Any] = Statement(
     INSERT INTO timeline_note (session_id, "after", early, kind, text, hint, at) VALUES (:session_id,
     :after, :early, :kind, :text, :hint, :at)
     """,
-    """
-    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (%(session_id)s,
-    %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s)
+    postgres="""
+    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (:session_id,
+    :after, :early, :kind, :text, :hint, :at)
     """,
-    None,
 )
 LIST_NOTES: Statement[TimelineNote] = Statement(
     """
@@ -2647,14 +1805,14 @@ LIST_NOTES: Statement[TimelineNote] = Statement(
     WHERE timeline_note.session_id = :session OR (timeline_note."after" IN (SELECT value FROM
     json_each(:carried))) ORDER BY timeline_note.number
     """,
-    """
+    TimelineNote,
+    postgres="""
     SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
     timeline_note.early, timeline_note.at
     FROM timeline_note
-    WHERE timeline_note.session_id = %(session)s OR (timeline_note.after IN (SELECT
-    jsonb_array_elements_text(CAST(%(carried)s AS jsonb)))) ORDER BY timeline_note.number
+    WHERE timeline_note.session_id = :session OR (timeline_note.after IN (SELECT
+    jsonb_array_elements_text(CAST(:carried AS jsonb)))) ORDER BY timeline_note.number
     """,
-    TimelineNote,
 )
 INSERT_AUDIT: Statement[Any] = Statement(
     """
@@ -2663,13 +1821,6 @@ INSERT_AUDIT: Statement[Any] = Statement(
     FROM audit
     WHERE audit.root_id = :of_root), :kind, :at, :session_id, :call_id, :body)
     """,
-    """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (%(root_id)s,
-    (SELECT coalesce(max(audit.number), 0) + 1 AS anon_1
-    FROM audit
-    WHERE audit.root_id = %(of_root)s), %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s)
-    """,
-    None,
 )
 LIST_AUDIT: Statement[AuditRow] = Statement(
     """
@@ -2677,12 +1828,6 @@ LIST_AUDIT: Statement[AuditRow] = Statement(
     audit.body
     FROM audit
     WHERE audit.root_id = :root ORDER BY audit.number
-    """,
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body
-    FROM audit
-    WHERE audit.root_id = %(root)s ORDER BY audit.number
     """,
     AuditRow,
 )
@@ -2692,12 +1837,82 @@ LIST_AUDITED: Statement[Any] = Statement(
     FROM audit
     WHERE audit.root_id >= :start ORDER BY audit.root_id
     """,
+)
+FIND_LEASE: Statement[LeaseRow] = Statement(
     """
-    SELECT DISTINCT audit.root_id
-    FROM audit
-    WHERE audit.root_id >= %(start)s ORDER BY audit.root_id
+    SELECT lease.process, lease.started, lease.host, lease.place, lease.token, CAST(((julianday('now') -
+    2440587.5) * 86400.0) - lease.heartbeat AS FLOAT) AS silent
+    FROM lease
+    WHERE lease.session_id = :session
     """,
-    None,
+    LeaseRow,
+    postgres="""
+    SELECT lease.process, lease.started, lease.host, lease.place, lease.token, CAST(extract(epoch FROM
+    clock_timestamp()) - lease.heartbeat AS DOUBLE PRECISION) AS silent
+    FROM lease
+    WHERE lease.session_id = :session
+    """,
+)
+SAVE_LEASE: Statement[Any] = Statement(
+    """
+    INSERT INTO lease (session_id, process, started, host, place, heartbeat, token) VALUES (:session_id,
+    :process, :started, :host, :place, ((julianday('now') - 2440587.5) * 86400.0), random()) ON CONFLICT
+    (session_id) DO UPDATE SET process = excluded.process, started = excluded.started, host =
+    excluded.host, place = excluded.place, heartbeat = excluded.heartbeat, token = excluded.token
+    RETURNING token
+    """,
+    postgres="""
+    INSERT INTO lease (session_id, process, started, host, place, heartbeat, token) VALUES (:session_id,
+    :process, :started, :host, :place, extract(epoch FROM clock_timestamp()), nextval('lease_token')) ON
+    CONFLICT (session_id) DO UPDATE SET process = excluded.process, started = excluded.started, host =
+    excluded.host, place = excluded.place, heartbeat = excluded.heartbeat, token = excluded.token
+    RETURNING lease.token
+    """,
+)
+RENEW_LEASE: Statement[Any] = Statement(
+    """
+    UPDATE lease SET heartbeat=((julianday('now') - 2440587.5) * 86400.0) WHERE lease.token = :token
+    """,
+    postgres="""
+    UPDATE lease SET heartbeat=extract(epoch FROM clock_timestamp()) WHERE lease.token = :token
+    """,
+)
+MOVE_LEASE: Statement[Any] = Statement(
+    """
+    UPDATE lease SET session_id=:child WHERE lease.session_id = :session AND lease.token = :token
+    """,
+)
+DELETE_LEASE: Statement[Any] = Statement(
+    """
+    DELETE FROM lease WHERE lease.token = :token
+    """,
+)
+LOCK_CONVERSATION: Statement[Any] = Statement(
+    """
+    WITH counted AS
+    (INSERT INTO writer (name, number, at) VALUES (:name, :number, extract(epoch FROM
+    clock_timestamp())) ON CONFLICT (name) DO UPDATE SET number = excluded.number, at = excluded.at)
+     SELECT root.id
+    FROM session JOIN session AS root ON root.id = session.root_id
+    WHERE session.id = :session FOR NO KEY UPDATE OF root
+    """,
+)
+FIND_WRITER_NUMBER: Statement[Any] = Statement(
+    """
+    SELECT writer.number
+    FROM writer
+    WHERE writer.name = :name
+    """,
+)
+FORGET_WRITERS: Statement[Any] = Statement(
+    """
+    DELETE FROM writer WHERE writer.name = :name OR writer.at < ((julianday('now') - 2440587.5) *
+    86400.0) - 86400
+    """,
+    postgres="""
+    DELETE FROM writer WHERE writer.name = :name OR writer.at < extract(epoch FROM clock_timestamp()) -
+    86400
+    """,
 )
 INSERT_TASK_RESULT: Statement[Any] = Statement(
     """
@@ -2705,23 +1920,12 @@ INSERT_TASK_RESULT: Statement[Any] = Statement(
     VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT DO
     NOTHING
     """,
-    """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (%(id)s, %(session_id)s, %(raw)s, %(context_summary)s, %(summary_model)s, %(cost)s,
-    %(created_at)s) ON CONFLICT DO NOTHING
-    """,
-    None,
 )
 SUMMARIZE_TASK_RESULT: Statement[Any] = Statement(
     """
     UPDATE task_result SET context_summary=:summary, summary_model=:new_model, cost=:new_cost WHERE
     task_result.id = :result
     """,
-    """
-    UPDATE task_result SET context_summary=%(summary)s, summary_model=%(new_model)s, cost=%(new_cost)s
-    WHERE task_result.id = %(result)s
-    """,
-    None,
 )
 LIST_TASK_RESULTS: Statement[TaskResult] = Statement(
     """
@@ -2730,35 +1934,25 @@ LIST_TASK_RESULTS: Statement[TaskResult] = Statement(
     FROM task_result
     WHERE task_result.id IN (SELECT value FROM json_each(:ids))
     """,
-    """
+    TaskResult,
+    postgres="""
     SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
     task_result.context_summary, task_result.summary_model, task_result.cost
     FROM task_result
-    WHERE task_result.id IN (SELECT jsonb_array_elements_text(CAST(%(ids)s AS jsonb)))
+    WHERE task_result.id IN (SELECT jsonb_array_elements_text(CAST(:ids AS jsonb)))
     """,
-    TaskResult,
 )
 INSERT_TASK_LIST: Statement[Any] = Statement(
     """
     INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (:root_id, :orders, :parallel,
     :created_at)
     """,
-    """
-    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (%(root_id)s, %(orders)s,
-    %(parallel)s, %(created_at)s)
-    """,
-    None,
 )
 FIND_TASK_LIST: Statement[TaskListRow] = Statement(
     """
     SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
     FROM task_list
     WHERE task_list.root_id = :root
-    """,
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE task_list.root_id = %(root)s
     """,
     TaskListRow,
 )
@@ -2771,16 +1965,6 @@ SAVE_LISTED_TASK: Statement[Any] = Statement(
     excluded.result_id, branch = excluded.branch, changes = excluded.changes, error = excluded.error,
     steps = excluded.steps, tokens = excluded.tokens, cost = excluded.cost
     """,
-    """
-    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
-    error, steps, tokens, cost) VALUES (%(root_id)s, %(number)s, %(name)s, %(state)s, %(session_id)s,
-    %(result_id)s, %(branch)s, %(changes)s, %(error)s, %(steps)s, %(tokens)s, %(cost)s) ON CONFLICT
-    (root_id, number) DO UPDATE SET name = excluded.name, state = excluded.state, session_id =
-    excluded.session_id, result_id = excluded.result_id, branch = excluded.branch, changes =
-    excluded.changes, error = excluded.error, steps = excluded.steps, tokens = excluded.tokens, cost =
-    excluded.cost
-    """,
-    None,
 )
 LIST_LISTED_TASKS: Statement[ListedTask] = Statement(
     """
@@ -2790,22 +1974,9 @@ LIST_LISTED_TASKS: Statement[ListedTask] = Statement(
     FROM listed_task
     WHERE listed_task.root_id = :root ORDER BY listed_task.number
     """,
-    """
-    SELECT listed_task.number, listed_task.name, listed_task.state, listed_task.session_id,
-    listed_task.result_id, listed_task.branch, listed_task.changes, listed_task.error,
-    listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE listed_task.root_id = %(root)s ORDER BY listed_task.number
-    """,
     ListedTask,
 )
 LIST_UNFINISHED_TASK_LISTS: Statement[UnfinishedTasksRow] = Statement(
-    """
-    SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
-    ELSE 0 END) AS done
-    FROM listed_task GROUP BY listed_task.root_id
-    HAVING sum(CASE WHEN (listed_task.state = 'done') THEN 1 ELSE 0 END) < count(*)
-    """,
     """
     SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
     ELSE 0 END) AS done
@@ -2820,13 +1991,11 @@ INSERT_FILE_CHANGE: Statement[Any] = Statement(
     "after", batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
     :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
     """,
-    """
+    postgres="""
     INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
-    batch, reverses, machine, host, created_at) VALUES (%(root_id)s, %(session_id)s, %(message_number)s,
-    %(call_id)s, %(source)s, %(path)s, %(before)s, %(after)s, %(batch)s, %(reverses)s, %(machine)s,
-    %(host)s, %(created_at)s)
+    batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
+    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
     """,
-    None,
 )
 LIST_BATCH: Statement[FileChangeRow] = Statement(
     """
@@ -2837,15 +2006,15 @@ LIST_BATCH: Statement[FileChangeRow] = Statement(
     FROM file_change
     WHERE file_change.batch = :batch
     """,
-    """
+    FileChangeRow,
+    postgres="""
     SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
     file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
     file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
-    WHERE file_change.batch = %(batch)s
+    WHERE file_change.batch = :batch
     """,
-    FileChangeRow,
 )
 LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     """
@@ -2857,16 +2026,16 @@ LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
     :root ORDER BY file_change.number
     """,
-    """
+    FileChangeRow,
+    postgres="""
     SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
     file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
     file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
-    WHERE file_change.number > %(since)s AND file_change.machine = %(machine)s AND file_change.root_id
-    != %(root)s ORDER BY file_change.number
+    WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
+    :root ORDER BY file_change.number
     """,
-    FileChangeRow,
 )
 LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
     """
@@ -2877,15 +2046,15 @@ LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
     FROM file_change
     WHERE file_change.root_id = :root ORDER BY file_change.number
     """,
-    """
+    FileChangeRow,
+    postgres="""
     SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
     file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
     file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
-    WHERE file_change.root_id = %(root)s ORDER BY file_change.number
+    WHERE file_change.root_id = :root ORDER BY file_change.number
     """,
-    FileChangeRow,
 )
 PAGE_FILE_STATES: Statement[FileStateRow] = Statement(
     """
@@ -2893,41 +2062,31 @@ PAGE_FILE_STATES: Statement[FileStateRow] = Statement(
     FROM file_change
     WHERE file_change.number > :after ORDER BY file_change.number LIMIT :many
     """,
-    """
+    FileStateRow,
+    postgres="""
     SELECT file_change.number, file_change.before, file_change.after
     FROM file_change
-    WHERE file_change.number > %(after)s ORDER BY file_change.number LIMIT %(many)s
+    WHERE file_change.number > :after ORDER BY file_change.number LIMIT :many
     """,
-    FileStateRow,
 )
 FIND_LAST_CHANGE: Statement[Any] = Statement(
     """
     SELECT max(file_change.number) AS max_1
     FROM file_change
     """,
-    """
-    SELECT max(file_change.number) AS max_1
-    FROM file_change
-    """,
-    None,
 )
 SET_STATE_AFTER: Statement[Any] = Statement(
     """
     UPDATE file_change SET "after"=:state WHERE file_change.number = :change
     """,
-    """
-    UPDATE file_change SET after=%(state)s WHERE file_change.number = %(change)s
+    postgres="""
+    UPDATE file_change SET after=:state WHERE file_change.number = :change
     """,
-    None,
 )
 DELETE_FILE_CHANGE: Statement[Any] = Statement(
     """
     DELETE FROM file_change WHERE file_change.number = :change
     """,
-    """
-    DELETE FROM file_change WHERE file_change.number = %(change)s
-    """,
-    None,
 )
 FIND_IMPORT: Statement[ImportRecord] = Statement(
     """
@@ -2938,14 +2097,6 @@ FIND_IMPORT: Statement[ImportRecord] = Statement(
     WHERE import_record.source = :source AND import_record.foreign_id = :foreign ORDER BY
     import_record.imported_at DESC
     """,
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.imported_at
-    FROM import_record
-    WHERE import_record.source = %(source)s AND import_record.foreign_id = %(foreign)s ORDER BY
-    import_record.imported_at DESC
-    """,
     ImportRecord,
 )
 FIND_LAST_IMPORTED: Statement[Any] = Statement(
@@ -2954,12 +2105,6 @@ FIND_LAST_IMPORTED: Statement[Any] = Statement(
     FROM import_record
     WHERE import_record.root_id = :root
     """,
-    """
-    SELECT import_record.last_message
-    FROM import_record
-    WHERE import_record.root_id = %(root)s
-    """,
-    None,
 )
 SAVE_IMPORT: Statement[Any] = Statement(
     """
@@ -2970,33 +2115,16 @@ SAVE_IMPORT: Statement[Any] = Statement(
     last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
     excluded.open_calls, imported_at = excluded.imported_at
     """,
-    """
-    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (%(root_id)s, %(source)s, %(foreign_id)s, %(file)s, %(tip_id)s,
-    %(last_message)s, %(last_piece)s, %(open_calls)s, %(imported_at)s) ON CONFLICT (root_id) DO UPDATE
-    SET source = excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id =
-    excluded.tip_id, last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls
-    = excluded.open_calls, imported_at = excluded.imported_at
-    """,
-    None,
 )
 INSERT_OUTPUT: Statement[Any] = Statement(
     """
     INSERT INTO output (root_id, name, piece, data) VALUES (:root_id, :name, :piece, :data)
     """,
-    """
-    INSERT INTO output (root_id, name, piece, data) VALUES (%(root_id)s, %(name)s, %(piece)s, %(data)s)
-    """,
-    None,
 )
 DELETE_OUTPUT: Statement[Any] = Statement(
     """
     DELETE FROM output WHERE output.root_id = :root AND output.name = :output
     """,
-    """
-    DELETE FROM output WHERE output.root_id = %(root)s AND output.name = %(output)s
-    """,
-    None,
 )
 LIST_OUTPUT_PIECES: Statement[Any] = Statement(
     """
@@ -3004,21 +2132,176 @@ LIST_OUTPUT_PIECES: Statement[Any] = Statement(
     FROM output
     WHERE output.root_id = :root AND output.name = :output ORDER BY output.piece
     """,
-    """
-    SELECT output.data
-    FROM output
-    WHERE output.root_id = %(root)s AND output.name = %(output)s ORDER BY output.piece
-    """,
-    None,
 )
 LIST_OUTPUTS: Statement[OutputNameRow] = Statement(
     """
     SELECT DISTINCT output.root_id, output.name
     FROM output ORDER BY output.root_id, output.name
     """,
-    """
-    SELECT DISTINCT output.root_id, output.name
-    FROM output ORDER BY output.root_id, output.name
-    """,
     OutputNameRow,
+)
+
+# --- fleet
+
+LIST_FLEET_TASKS: Statement[FleetTaskRow] = Statement(
+    """
+    SELECT fleet_task.root_id, listed_task.number, listed_task.name, listed_task.state,
+    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
+    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost, fleet_task.token,
+    fleet_task.worker, fleet_task.deaths, fleet_task.queued, fleet_task.stuck, fleet_task.line,
+    fleet_task.question, fleet_task.answer, fleet_task.inbox, fleet_task.stopped, CAST(CASE WHEN
+    (fleet_task.stuck = '') THEN 0 ELSE extract(epoch FROM clock_timestamp()) - fleet_task.stuck_since
+    END AS DOUBLE PRECISION) AS stuck_s, fleet_task.token != 0 AND coalesce(fleet_worker.heartbeat >
+    extract(epoch FROM clock_timestamp()) - :timeout, false) AS alive
+    FROM fleet_task JOIN listed_task ON listed_task.root_id = fleet_task.root_id AND listed_task.number
+    = fleet_task.number LEFT OUTER JOIN fleet_worker ON fleet_worker.name = fleet_task.worker
+    WHERE fleet_task.root_id = :root ORDER BY fleet_task.number
+    """,
+    FleetTaskRow,
+)
+FIND_FLEET_TASK: Statement[FleetTaskRow] = Statement(
+    """
+    SELECT fleet_task.root_id, listed_task.number, listed_task.name, listed_task.state,
+    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
+    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost, fleet_task.token,
+    fleet_task.worker, fleet_task.deaths, fleet_task.queued, fleet_task.stuck, fleet_task.line,
+    fleet_task.question, fleet_task.answer, fleet_task.inbox, fleet_task.stopped, CAST(CASE WHEN
+    (fleet_task.stuck = '') THEN 0 ELSE extract(epoch FROM clock_timestamp()) - fleet_task.stuck_since
+    END AS DOUBLE PRECISION) AS stuck_s, fleet_task.token != 0 AND coalesce(fleet_worker.heartbeat >
+    extract(epoch FROM clock_timestamp()) - :timeout, false) AS alive
+    FROM fleet_task JOIN listed_task ON listed_task.root_id = fleet_task.root_id AND listed_task.number
+    = fleet_task.number LEFT OUTER JOIN fleet_worker ON fleet_worker.name = fleet_task.worker
+    WHERE fleet_task.root_id = :root AND fleet_task.number = :number
+    """,
+    FleetTaskRow,
+)
+LIST_DEAD_CLAIMS: Statement[FleetTaskRow] = Statement(
+    """
+    SELECT fleet_task.root_id, listed_task.number, listed_task.name, listed_task.state,
+    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
+    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost, fleet_task.token,
+    fleet_task.worker, fleet_task.deaths, fleet_task.queued, fleet_task.stuck, fleet_task.line,
+    fleet_task.question, fleet_task.answer, fleet_task.inbox, fleet_task.stopped, CAST(CASE WHEN
+    (fleet_task.stuck = '') THEN 0 ELSE extract(epoch FROM clock_timestamp()) - fleet_task.stuck_since
+    END AS DOUBLE PRECISION) AS stuck_s, fleet_task.token != 0 AND coalesce(fleet_worker.heartbeat >
+    extract(epoch FROM clock_timestamp()) - :timeout, false) AS alive
+    FROM fleet_task JOIN listed_task ON listed_task.root_id = fleet_task.root_id AND listed_task.number
+    = fleet_task.number LEFT OUTER JOIN fleet_worker ON fleet_worker.name = fleet_task.worker
+    WHERE fleet_task.token != 0 AND NOT (fleet_task.token != 0 AND coalesce(fleet_worker.heartbeat >
+    extract(epoch FROM clock_timestamp()) - :timeout, false))
+    """,
+    FleetTaskRow,
+)
+ADD_FLEET_TASKS: Statement[Any] = Statement(
+    """
+    INSERT INTO fleet_task (root_id, number) SELECT listed_task.root_id, listed_task.number
+    FROM listed_task
+    WHERE listed_task.root_id = :root ON CONFLICT DO NOTHING
+    """,
+)
+UPDATE_FLEET_TASK: Statement[Any] = Statement(
+    """
+    UPDATE fleet_task SET token=coalesce(:new_token, fleet_task.token), worker=coalesce(:new_worker,
+    fleet_task.worker), deaths=coalesce(:new_deaths, fleet_task.deaths), queued=coalesce(:new_queued,
+    fleet_task.queued), stuck=coalesce(:new_stuck, fleet_task.stuck), stuck_since=CASE WHEN
+    (CAST(:new_stuck AS TEXT) COLLATE "C" IS NULL) THEN fleet_task.stuck_since ELSE extract(epoch FROM
+    clock_timestamp()) END, line=coalesce(:new_line, fleet_task.line), question=coalesce(:new_question,
+    fleet_task.question), answer=coalesce(:new_answer, fleet_task.answer), inbox=coalesce(:new_inbox,
+    fleet_task.inbox), stopped=coalesce(:new_stopped, fleet_task.stopped) WHERE fleet_task.root_id =
+    :root AND fleet_task.number = :number
+    """,
+)
+UNQUEUE_TASKS: Statement[Any] = Statement(
+    """
+    UPDATE fleet_task SET queued=false
+    """,
+)
+NEW_CLAIM: Statement[Any] = Statement(
+    """
+    SELECT nextval('lease_token') AS anon_1
+    """,
+)
+SUM_LISTED_TASKS: Statement[ListedTaskSumRow] = Statement(
+    """
+    SELECT CAST(sum(listed_task.steps) AS BIGINT) AS steps, CAST(sum(listed_task.tokens) AS BIGINT) AS
+    tokens, sum(listed_task.cost) AS cost
+    FROM listed_task
+    WHERE listed_task.root_id = :root
+    """,
+    ListedTaskSumRow,
+)
+LIST_FLEET_LISTS: Statement[Any] = Statement(
+    """
+    SELECT task_list.root_id
+    FROM task_list
+    WHERE task_list.root_id IN (SELECT fleet_task.root_id
+    FROM fleet_task) ORDER BY task_list.created_at DESC
+    """,
+)
+LIST_ACTIVE_LISTS: Statement[Any] = Statement(
+    """
+    SELECT task_list.root_id
+    FROM task_list
+    WHERE task_list.root_id IN (SELECT fleet_task.root_id
+    FROM fleet_task JOIN listed_task ON listed_task.root_id = fleet_task.root_id AND listed_task.number
+    = fleet_task.number
+    WHERE listed_task.state IN ('waiting', 'running') AND NOT fleet_task.stopped) ORDER BY
+    task_list.created_at DESC
+    """,
+)
+SET_ORDERS: Statement[Any] = Statement(
+    """
+    UPDATE task_list SET orders=:new_orders WHERE task_list.root_id = :root
+    """,
+)
+LIST_STEPS: Statement[Any] = Statement(
+    """
+    SELECT DISTINCT output.name
+    FROM output
+    WHERE output.root_id = :root AND output.name LIKE :pattern ORDER BY output.name
+    """,
+)
+DELETE_STEPS: Statement[Any] = Statement(
+    """
+    DELETE FROM output WHERE output.root_id = :root AND output.name LIKE :pattern
+    """,
+)
+SAVE_WORKER: Statement[Any] = Statement(
+    """
+    INSERT INTO fleet_worker (name, host, version, labels, slots, lacks, heartbeat, draining) VALUES
+    (:name, :host, :version, :labels, :slots, :lacks, extract(epoch FROM clock_timestamp()), false) ON
+    CONFLICT (name) DO UPDATE SET lacks = excluded.lacks, heartbeat = excluded.heartbeat RETURNING
+    fleet_worker.draining
+    """,
+)
+LIST_CLAIMS: Statement[ClaimRow] = Statement(
+    """
+    SELECT fleet_task.root_id, fleet_task.number, fleet_task.token
+    FROM fleet_task
+    WHERE fleet_task.worker = :name AND fleet_task.token != 0 AND NOT fleet_task.stopped
+    """,
+    ClaimRow,
+)
+DELETE_WORKER: Statement[Any] = Statement(
+    """
+    DELETE FROM fleet_worker WHERE fleet_worker.name = :name
+    """,
+)
+DRAIN_WORKER: Statement[Any] = Statement(
+    """
+    UPDATE fleet_worker SET draining=true WHERE fleet_worker.name = :name
+    """,
+)
+LIST_WORKERS: Statement[FleetWorkerRow] = Statement(
+    """
+    SELECT fleet_worker.name, fleet_worker.host, fleet_worker.version, fleet_worker.labels,
+    fleet_worker.slots, fleet_worker.lacks, fleet_worker.draining, (SELECT count(*) AS count_1
+    FROM fleet_task
+    WHERE fleet_task.worker = fleet_worker.name AND fleet_task.token != 0) AS running,
+    CAST(extract(epoch FROM clock_timestamp()) - fleet_worker.heartbeat AS DOUBLE PRECISION) AS silent
+    FROM fleet_worker
+    WHERE fleet_worker.heartbeat > extract(epoch FROM clock_timestamp()) - :timeout ORDER BY
+    fleet_worker.name
+    """,
+    FleetWorkerRow,
 )

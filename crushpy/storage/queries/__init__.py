@@ -23,18 +23,20 @@ from sqlalchemy.engine.interfaces import BindTyping
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-MODULES = ("session_queries", "message_queries", "record_queries")
+MODULES = ("session_queries", "message_queries", "record_queries", "fleet_queries")
+SERVER_MODULES = ("fleet_queries",)
+"""Those whose statements a file never executes."""
 DIALECTS = {
     "sqlite": sqlite.dialect(paramstyle="named"),
-    "postgresql": postgresql.dialect(paramstyle="pyformat"),
+    "postgresql": postgresql.dialect(paramstyle="named"),
 }
 DIALECTS["postgresql"].bind_typing = BindTyping.NONE  # psycopg sends the types
 
 
 class Forms(NamedTuple):
-    """A statement that the databases spell differently."""
+    """A statement that the databases spell differently, or that only a server needs."""
 
-    sqlite: Executable
+    sqlite: Executable | None
     postgresql: Executable
 
 
@@ -52,15 +54,19 @@ def next_number(column: Any, condition: Any) -> Any:
     return select(func.coalesce(func.max(column), 0) + 1).where(condition).scalar_subquery()
 
 
-def upsert(table: Any, *keys: str, columns: tuple[str, ...] = ()) -> Forms:
-    """Inserts a row, or replaces the columns (or those given) of the one with the same key."""
+def upsert(
+    table: Any, *keys: str, columns: tuple[str, ...] = (), returning: Any = None, **computed: Any
+) -> Forms:
+    """Inserts a row, or replaces the columns (or those given) of the one with the same key. Columns that are
+    `computed` are not parameters."""
 
     def form(insert: Any) -> Any:
-        statement = insert(table)
+        statement = insert(table).values(computed) if computed else insert(table)
         names = columns or [one.name for one in statement.table.columns if one.name not in keys]
-        return statement.on_conflict_do_update(
+        statement = statement.on_conflict_do_update(
             index_elements=list(keys), set_={name: statement.excluded[name] for name in names}
         )
+        return statement if returning is None else statement.returning(returning)
 
     return Forms(form(sqlite.insert), form(postgresql.insert))
 
@@ -102,6 +108,18 @@ def _(element: Any, compiler: Any, **options: Any) -> str:
     return element.forms[compiler.dialect.name].format(
         *(compiler.process(argument, **options) for argument in element.clauses)
     )
+
+
+def now() -> ClauseElement:
+    """Seconds since the epoch by the clock of the database."""
+    return _Spelled(
+        Float(), "((julianday('now') - 2440587.5) * 86400.0)", "extract(epoch FROM clock_timestamp())"
+    )
+
+
+def new_token() -> ClauseElement:
+    """A fencing token; on a server one that is larger than all before it."""
+    return _Spelled(Integer(), "random()", "nextval('lease_token')")
 
 
 _EACH = "SELECT value FROM json_each({0})"

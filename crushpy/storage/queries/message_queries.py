@@ -160,6 +160,20 @@ delete_tool_runs = delete(_R).where(
 )
 delete_session = delete(_S).where(_S.id == p("session"))
 
+# --- what is left of a damaged file
+
+list_lost_sessions = row(
+    "LostSessionRow",
+    select(_M.session_id.label("id"), func.min(_M.created_at).label("began"))
+    .add_columns(func.max(_M.created_at).label("ended"), func.max(_M.model).label("model"))
+    .where(_M.session_id.not_in(select(_S.id)))
+    .group_by(_M.session_id),
+)
+count_messages_again = update(_S).values(
+    message_count=select(func.count()).where(_M.session_id == _S.id).scalar_subquery()
+)
+queue_all_messages = insert(_Q).from_select(["number"], select(_M.number))
+
 # --- maintenance
 
 _W = t.MaintenanceTable

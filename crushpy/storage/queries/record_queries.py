@@ -1,11 +1,24 @@
-"""Timeline notes, the audit, tasks, file changes, imports and outputs."""
+"""Timeline notes, the audit, tasks, file changes, imports, leases, and what only a server has."""
 
-from sqlalchemy import Float, Integer, case, func
+from sqlalchemy import Float, Integer, case, cast, func
+from sqlalchemy.orm import aliased
 from sqlmodel import delete, insert, or_, select, update
 
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage import tables as t
-from crushpy.storage.queries import insert_or_ignore, is_one_of, limited, next_number, p, read, row, upsert
+from crushpy.storage.queries import (
+    Forms,
+    insert_or_ignore,
+    is_one_of,
+    limited,
+    new_token,
+    next_number,
+    now,
+    p,
+    read,
+    row,
+    upsert,
+)
 
 # --- timeline notes
 
@@ -23,6 +36,37 @@ _A = t.AuditTable
 insert_audit = insert(_A).values(number=next_number(_A.number, _A.root_id == p("of_root")))
 list_audit = select(_A).where(_A.root_id == p("root")).order_by(_A.number)
 list_audited = select(_A.root_id).where(_A.root_id >= p("start")).distinct().order_by(_A.root_id)
+
+# --- leases, and what a connection to a server wrote last
+
+_K, _W, _S = t.LeaseTable, t.WriterTable, t.SessionTable
+_this_lease = _K.token == p("token", Integer)
+find_lease = row(
+    "LeaseRow",
+    select(_K.process, _K.started, _K.host, _K.place, _K.token)
+    .add_columns(cast(now() - _K.heartbeat, t.FLOAT).label("silent"))
+    .where(_K.session_id == p("session")),
+)
+save_lease = upsert(_K, "session_id", returning=_K.token, heartbeat=now(), token=new_token())
+renew_lease = update(_K).where(_this_lease).values(heartbeat=now())
+move_lease = update(_K).where(_K.session_id == p("session"), _this_lease).values(session_id=p("child"))
+delete_lease = delete(_K).where(_this_lease)
+
+# The writer's row tells after a lost connection whether that transaction was committed. (The number that the
+# server gives a transaction would not: after a crash it may give it to another one.)
+_counted = upsert(_W, "name", name=p("name"), number=p("number", Integer), at=now()).postgresql.cte("counted")
+_root = aliased(_S, name="root")
+lock_conversation = Forms(
+    None,
+    select(_root.id)
+    .select_from(_S)
+    .join(_root, _root.id == _S.root_id)
+    .where(_S.id == p("session"))
+    .with_for_update(key_share=True, of=_root)
+    .add_cte(_counted),
+)
+find_writer_number = select(_W.number).where(_W.name == p("name"))
+forget_writers = delete(_W).where(or_(_W.name == p("name"), _W.at < now() - 86_400))
 
 # --- tasks
 

@@ -82,6 +82,7 @@ find_prompt_hash = select(_S.system_hash).where(_S.id == p("session"))
 
 # --- conversations
 
+find_conversation = select(_S.root_id).where(_S.id == p("session"))
 find_root = select(_S.root_id).where(_S.id == p("session"), _shown)
 count_conversation_messages = (
     update(_C)
