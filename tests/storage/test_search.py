@@ -385,10 +385,10 @@ async def test_a_fork_does_not_see_what_its_parent_did_after_it_left(store: Stor
         "needle after",
         "needle of a late task",
     }
-    assert (await store.messages.get(before.id, within=fork.id)).text == "needle before"
+    assert (await store.messages.get(before.id, within=child.id)).text == "needle before"
     for hidden in (after.id, (await store.messages.load(late.id))[0].id):
         with pytest.raises(UsageError, match="no message"):
-            await store.messages.get(hidden, within=fork.id)
+            await store.messages.get(hidden, within=child.id)
 
 
 async def test_after_an_undo_parent_and_child_do_not_see_each_others_later_words(store: Store) -> None:
