@@ -20,12 +20,12 @@ from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
 from crushpy.cli.workspace import working_folder
 from crushpy.core import events
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Image, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.event_bus import unexpected_error
-from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import encodable
 from crushpy.storage.location import is_server
 

@@ -1,13 +1,34 @@
-"""One compaction or new session as data: storage, the event and the card share this definition."""
+"""One compaction or new session as data: storage, events, card, replay, ACP and page share this definition.
+
+The types list what this version writes. A newer one may have written other values: storage does not check
+them, and they are kept and shown as they are.
+"""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from crushpy.core.messages import Data
 
-FORK, BRANCH, RETURN = "fork", "branch", "return"
+CompactionTrigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
+"""`agent`: it called `new_session`; `fallback`: it had not, and crushpy compacted."""
+Trigger = Literal[CompactionTrigger, "branch", "return", "fork", "imported", ""]
+"""`branch` and `return`: the child keeps the context and folds back; `fork`: the user forked; `imported`:
+another agent had compacted; empty: no record of it is stored."""
+SummaryOrigin = Literal["model", "agent", "user", "edited", "imported", "evidence"]
+"""Who wrote the summary; `edited`: the user changed it; `evidence`: there is none."""
+SessionKind = Literal["root", "continuation", "branch", "task", "fork"]
+TurnStatus = Literal["done", "interrupted", "error", "limit", "loop"]
+"""How a turn ended; a task ends with its turn."""
+EndReason = Literal["", "new_session", CompactionTrigger, "branch", "return", "imported", TurnStatus]
+"""Empty while the session is open; `new_session` if the trigger was `agent`, else the trigger; of a task, how
+its turn ended."""
+PreparationState = Literal["preparing", "ready", "failed", "used", "discarded"]
+
+FORK: Final = "fork"
+BRANCH: Final = "branch"
+RETURN: Final = "return"
 KEEPS_CONTEXT = (FORK, BRANCH)
 """Triggers of boundaries whose child begins with the whole context of its parent: nothing was compacted."""
 
@@ -43,17 +64,15 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     id: str
     parent_id: str
     child_id: str
-    trigger: str
-    """agent, auto, manual, overflow or fallback; branch and return if the child keeps the context and folds
-    back; fork if the user forked; imported if another agent had compacted."""
+    trigger: Trigger
     tokens_before: int = 0
     tokens_after: int = 0
     """Estimated."""
     cost: float = 0.0
     seconds: float = 0.0
     """How long it took, including work in the background, without the user's reading time."""
-    summary_source: str = ""
-    """model, agent, user, edited (by the user), imported or evidence (no summary)."""
+    summary_source: SummaryOrigin | Literal[""] = ""
+    """Empty if nothing was summarised."""
     summary_model: str = ""
     template: str = ""
     problem: str = ""

@@ -8,7 +8,7 @@ what comes before and after; `tests/support/event_order.py` checks every recorde
 from typing import Any
 
 from crushpy.core.access import Access, AnswerChoice, Mode
-from crushpy.core.boundary import Boundary, StoredBoundary, carried_share
+from crushpy.core.boundary import Boundary, CompactionTrigger, PreparationState, StoredBoundary, carried_share
 from crushpy.core.messages import BranchReport, CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
 
 
@@ -266,7 +266,7 @@ class PlanReady(Event, frozen=True, tag="plan"):
 class Compacting(Event, frozen=True, tag="compacting"):
     """A boundary is being made. A `boundary` follows, or a `notice` that says why not."""
 
-    trigger: str
+    trigger: CompactionTrigger
 
 
 class PreparationChanged(Event, frozen=True, tag="preparation"):
@@ -275,8 +275,7 @@ class PreparationChanged(Event, frozen=True, tag="preparation"):
     preparing, then ready or failed; used or discarded ends it.
     """
 
-    state: str
-    """preparing, ready, failed, used or discarded."""
+    state: PreparationState
     moment: str = ""
     """The natural moment that started it; empty if the window was nearly full."""
     cost: float = 0.0
@@ -291,7 +290,7 @@ class ReviewNeeded(Event, frozen=True, tag="review"):
     """
 
     id: str
-    trigger: str
+    trigger: CompactionTrigger
     summary: str
     evidence: str
     tokens_before: int

@@ -14,6 +14,7 @@ import msgspec
 from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
 from crushpy.core.app_commands import FORMER_NAMES, by_slash
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.messages import Image, Message, Note, Usage, headline
@@ -30,7 +31,6 @@ from crushpy.engine.runtime import CommandPrompt, Runtime
 from crushpy.engine.session.session import OpenBranch, user_message
 from crushpy.engine.side_calls import answer_aside, suggest_title
 from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.turn import TurnStatus
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import ConversationEntry, SessionInfo, StorageError

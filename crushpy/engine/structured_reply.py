@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Image, Json
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.turn.turn import TurnStatus
 
 MAX_REPAIRS = 2
 _FENCED = re.compile(r"^```[\w-]*[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.access import Mode
-from crushpy.core.boundary import StoredBoundary
+from crushpy.core.boundary import EndReason, SessionKind, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, Todo, ToolCall, Usage
 from crushpy.storage.generated import rows
@@ -56,8 +56,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     root_id: str
     """The first session of its conversation; its own id if it is the first."""
     parent_id: str | None = None
-    kind: str = "root"
-    """root, continuation, branch, task or fork."""
+    kind: SessionKind = "root"
     generation: int = 0
     """0 for a root, one more for each continuation."""
     title: str = ""
@@ -70,7 +69,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     updated_at: float = 0.0
     """When its last message was stored."""
     ended_at: float | None = None
-    end_reason: str = ""
+    end_reason: EndReason = ""
     message_count: int = 0
     usage: Usage = Usage()
     """All its model calls together."""

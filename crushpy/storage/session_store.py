@@ -136,7 +136,7 @@ class SessionStore(Subject):
         grants: tuple[str, ...] | None = None,
         breaker: records.BreakerState | None = None,
         mode: Mode | Literal[""] | None = None,
-        end_reason: str | None = None,
+        end_reason: records.EndReason | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one reopens it."""
         texts = {"title": title, "model": model, "compaction": compaction, "mode": mode}

@@ -6,10 +6,12 @@ import os
 import pty
 import re
 import select
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -133,6 +135,32 @@ def crossed(workspace: Path) -> tuple[SessionInfo, SessionInfo, StoredBoundary]:
         now=now + 60,
     )
     return root, child, StoredBoundary("b1", root.id, child.id, "manual", created_at=now + 60)
+
+
+def test_values_of_a_newer_version_are_shown_as_they_are(
+    cli: Cli, fill: Filled, workspace: Path, home: Path
+) -> None:
+    root, child, boundary = crossed(workspace)
+
+    async def write(store: Store) -> None:
+        await store.sessions.create(root, said("go"))
+        await store.boundaries.add(boundary, child, said("seed"))
+
+    fill(write)
+    with closing(sqlite3.connect(home / "crushpy.db")) as connection:
+        connection.execute("UPDATE boundary SET trigger = 'teleport', summary_source = 'oracle'")
+        connection.execute("UPDATE session SET end_reason = 'teleport' WHERE id = 'aaaa'")
+        connection.execute("UPDATE session SET kind = 'clone' WHERE id = 'bbbb'")
+        connection.commit()
+    done = cli("sessions", "show", "bbbb", "--json")
+    assert done.stderr == ""
+    made = json.loads(done.stdout)
+    assert (made["kind"], made["boundary"]["trigger"]) == ("clone", "teleport")
+    assert made["boundary"]["summary_source"] == "oracle"
+    assert "(teleport)" in cli("sessions", "show", "aaaa").stdout
+    assert "teleport: unknown tokens" in cli("sessions", "tree", "bbbb").stdout
+    for form in ("markdown", "json", "html"):
+        assert cli("sessions", "export", "bbbb", "--format", form).returncode == 0
 
 
 # --- show --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What each item looks like, and that nothing foreign reaches the terminal as anything but text."""
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -244,6 +245,12 @@ async def test_very_long_output_shows_its_beginning_and_its_end() -> None:
 async def test_lists_of_files_say_how_many_more_there_are() -> None:
     text = await shown(ToolItem("1", "glob", "*.py", display=FileList(("a.py", "b.py"), 12)))
     assert text == "  ▾ ✓ glob *.py  12 found\n       a.py\n       b.py\n      … 10 more"
+
+
+async def test_the_card_shows_a_trigger_of_a_newer_version_as_it_is() -> None:
+    newer: Any = ("teleport", 0, 0, 0.0, 0.0, "oracle")
+    text = await shown(BoundaryItem(Boundary("b", "p", "c", *newer), "# Goal"))
+    assert "── Context compacted ──" in text and "teleport" in text and "Goal" in text
 
 
 async def test_the_card_of_a_compaction_says_who_why_how_much_and_what_can_be_done() -> None:

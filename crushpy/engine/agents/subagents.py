@@ -10,6 +10,7 @@ import msgspec
 from crushpy.context import facts
 from crushpy.core import events
 from crushpy.core.access import Privileges
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, TaskReport, ToolCall, headline
@@ -20,7 +21,6 @@ from crushpy.engine.session import session as sessions
 from crushpy.engine.side_calls import ask_once
 from crushpy.engine.turn.limits import Limits, LoopGuard, Spent
 from crushpy.engine.turn.toolset import LLM_TOOLS, Toolset
-from crushpy.engine.turn.turn import TurnStatus
 from crushpy.llm.errors import ModelError
 from crushpy.storage.records import SessionBusy, SessionInfo, TaskResult
 from crushpy.storage.store import Store

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, TurnEnded
 from crushpy.core.messages import Note, Usage
@@ -24,7 +25,6 @@ from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation

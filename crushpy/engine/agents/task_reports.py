@@ -7,11 +7,11 @@ import msgspec
 
 from crushpy.context.tags import element
 from crushpy.core import events
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.messages import Data, counted, headline
 from crushpy.engine.agents.subagents import ENDS, FinishedTask
 from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
-from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import ListedTask, TaskResult
 from crushpy.storage.store import Store

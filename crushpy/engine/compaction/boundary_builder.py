@@ -29,7 +29,6 @@ from crushpy.engine.compaction.draft import (
     Rehearsal,
     SummaryReview,
     leaves_no_room,
-    summary_source,
 )
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
@@ -67,7 +66,9 @@ class BoundaryBuilder:
         draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
-        made = await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
+        # A review may have asked for another summary, which is counted only with this boundary.
+        prepared = was_ready and draft.summary.counted
+        made = await uncancellable(self._commit(draft, waited, prepared=prepared))
         rules = draft.rules.warning
         for warning in (*draft.pins.warnings, *([f"{rules[0].upper()}{rules[1:]}."] if rules else ())):
             self._emit(Notice(warning, "warning"))
@@ -121,7 +122,9 @@ class BoundaryBuilder:
         focus, written = options.focus, options.summary
         while True:
             if written:
-                draft.summary = Summary(text=written)
+                draft.summary = Summary(
+                    text=written, origin="agent" if options.trigger == "agent" else "user"
+                )
             elif options.evidence_only:
                 draft.summary = Summary()
             else:
@@ -137,8 +140,8 @@ class BoundaryBuilder:
                 raise Declined(f"The user declined the new session. {verdict.text}".strip())
             if verdict.kind == "accept":
                 if verdict.text.strip() and verdict.text != draft.summary.text:
-                    source = "edited" if draft.summary.text else "user"
-                    draft.summary = msgspec.structs.replace(draft.summary, text=verdict.text, source=source)
+                    origin = "edited" if draft.summary.text else "user"
+                    draft.summary = msgspec.structs.replace(draft.summary, text=verdict.text, origin=origin)
                     await self._compose(draft, by_hand=bool(written))
                 return
             written, focus = "", "\n".join(part for part in (options.focus, verdict.text) if part)
@@ -217,7 +220,7 @@ class BoundaryBuilder:
             trigger=options.trigger,
             created_at=now,
             tail=tuple(message.id for message in draft.plan.parts.tail),
-            summary_source=summary_source(options, summary),
+            summary_source=summary.origin,
             summary_model=summary.model,
             template=summary.template,
             template_hash=summary.template_hash,

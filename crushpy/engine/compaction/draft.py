@@ -15,7 +15,7 @@ from crushpy.context.overrides import apply_overrides
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
-from crushpy.core.boundary import FactCount, carried_share, of_this_boundary
+from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
@@ -23,7 +23,7 @@ from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.compaction.pins_and_rules import PinService, carried_rules, load_ledger, take_snapshot
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
-from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
+from crushpy.engine.compaction.window import ContextView, Thresholds, WindowState
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.llm.provider_factory import usual_placement
@@ -38,7 +38,7 @@ MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 class BoundaryOptions(Data, frozen=True):
     """How one boundary was asked for."""
 
-    trigger: Trigger
+    trigger: CompactionTrigger
     focus: str = ""
     """The user's instructions for this summary only."""
     summary: str = ""
@@ -342,10 +342,3 @@ class SummaryReview:
             del self._waiting[review_id]
             self.seconds += time.monotonic() - asked
             self._emit(ReviewDone(review_id, verdict.kind if verdict else "interrupted"))
-
-
-def summary_source(options: BoundaryOptions, summary: Summary) -> str:
-    if not summary.text or summary.source:
-        return summary.source or "evidence"
-    writers = {"agent": "agent", "manual": "user"} if options.summary else {}
-    return writers.get(options.trigger, "model")

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from crushpy.context.plan import Plan, TokenBudget
+from crushpy.core.boundary import PreparationState
 from crushpy.core.events import PreparationChanged
 from crushpy.core.messages import Message
 from crushpy.engine.agents.scope import AgentScope
@@ -51,8 +53,8 @@ class Preparations:
         self._failure: Postponed | None = None
 
     @property
-    def state(self) -> str:
-        """preparing, ready, or empty."""
+    def state(self) -> Literal["", "preparing", "ready"]:
+        """Empty if there is nothing to use."""
         if self._frozen is None or self._failure is not None:
             return ""
         if self._summary is None:
@@ -106,7 +108,7 @@ class Preparations:
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
         return state.history[:length], job
 
-    def discard(self, why: str = "discarded", *, renew: bool = False) -> None:
+    def discard(self, why: PreparationState = "discarded", *, renew: bool = False) -> None:
         """Drops the preparation. The boundary it was made for gets no other, unless `renew`: the history was
         replaced."""
         self._begun = self._begun and not renew
@@ -126,7 +128,7 @@ class Preparations:
             task.cancel()
             await asyncio.wait([task])
 
-    def _report(self, state: str) -> None:
+    def _report(self, state: PreparationState) -> None:
         self._emit(PreparationChanged(state, self._moment, self._summarizer.usage.cost))
 
     def ready(self, state: WindowState) -> bool:

@@ -25,7 +25,14 @@ from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import RulePhrases, carry_rules
-from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, FactCount, StoredBoundary, of_this_boundary
+from crushpy.core.boundary import (
+    KEEPS_CONTEXT,
+    RETURN,
+    FactCount,
+    StoredBoundary,
+    Trigger,
+    of_this_boundary,
+)
 from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, TodoList, Usage
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.draft import leaves_no_room, limits_of
@@ -285,7 +292,7 @@ class Replayer:
                 self._make_boundary(self._thresholds.trigger, recorded)
             case "moment":
                 self._make_boundary("auto", recorded, moment)
-            case "hint":
+            case "hint" | "wait":
                 # An agent that was not in `llm` would open a session at the share that it is told.
                 told = self._settings.compaction.threshold
                 known = any(one.info.compaction == "llm" for one in self._recording.sessions)
@@ -307,7 +314,9 @@ class Replayer:
         window, fixed = self._gauge.window(self._session.info.model), self._gauge.fixed_tokens(self._request)
         return limits_of(self._settings.compaction, self._thresholds.planned, window, fixed, pinned)
 
-    def _make_boundary(self, trigger: str, recorded: RecordedSession | None = None, moment: str = "") -> None:
+    def _make_boundary(
+        self, trigger: Trigger, recorded: RecordedSession | None = None, moment: str = ""
+    ) -> None:
         info = self._session.info
         used = self._gauge.reading(self._request, self._history).used
         ledger = self._ledger.merged(self._facts, messages=len(self._facts))

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
+from crushpy.core.boundary import SummaryOrigin
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress, Retry, TextDelta, ThinkingDelta
 from crushpy.core.messages import BOUND_PREFIX, Data, Message, SignedSummary, Usage
@@ -67,8 +68,7 @@ class Summary(Data, frozen=True):
     """Duration in the background; 0 if the turn waited for it."""
     counted: bool = False
     """Its usage is already in the conversation's total."""
-    source: str = ""
-    """edited if the user changed it, user if the user wrote all of it; else empty."""
+    origin: SummaryOrigin = "evidence"
     signed: SignedSummary | None = None
     """The vendor's own form of the text."""
 
@@ -164,6 +164,7 @@ class Summarizer:
         found = self.template(job)
         return Summary(
             text=text,
+            origin="model" if text else "evidence",
             model=model,
             template=found.path if found.layer != "shipped" else "shipped",
             template_hash=hashlib.blake2b(found.text.encode(), digest_size=8).hexdigest(),

@@ -14,6 +14,7 @@ from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect, window_parts
 from crushpy.context.overrides import apply_overrides, without_images
 from crushpy.context.render import seed_text
+from crushpy.core.boundary import CompactionTrigger
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Json, Message, SentStatus, Todo
@@ -24,7 +25,6 @@ from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import BreakerState
 
-Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
 PREPARE_FROM_SHARE, PREPARE_BY_SHARE = 0.5, 0.85
 """The shares of the threshold between which a preparation starts, by the pace of the turn."""
 PACE_READINGS = 6
@@ -37,8 +37,9 @@ MAX_FUTILE_BOUNDARIES = 2
 NOT_SEEN = "not shown: this model cannot look at pictures"
 
 
-NextStep = Literal["too_large", "boundary", "hint", "moment", "prepare"]
-"""Of a model call: nothing helps, compact at the threshold or at a moment, tell the agent, or prepare."""
+NextStep = Literal["too_large", "boundary", "hint", "wait", "moment", "prepare"]
+"""Of a model call: nothing helps, compact at the threshold or at a moment, tell the agent of the moment, wait
+for the agent to call `new_session`, or prepare."""
 
 
 class WindowState(Data, frozen=True):
@@ -223,7 +224,7 @@ class Thresholds:
         self._session = session
 
     @property
-    def trigger(self) -> Trigger:
+    def trigger(self) -> CompactionTrigger:
         """The trigger recorded for a boundary at the threshold."""
         return "fallback" if self._session.info.compaction == "llm" else "auto"
 
@@ -257,7 +258,7 @@ class Thresholds:
         if threshold is not None and budget.reaches(threshold):
             return "too_large" if cannot_help() else "boundary"
         if self.trigger == "fallback":
-            return "hint"
+            return "hint" if moment else "wait"
         return "moment" if moment and is_ready() else "prepare"
 
     def preparation(self, budget: Budget, expected: float, moment: str) -> Literal["", "early", "due"]:

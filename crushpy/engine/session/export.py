@@ -78,7 +78,11 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
         pictures, bare = iter(message.images), of(without_bytes(message), Message)
         return _with_images(bare, lambda image: msgspec.structs.replace(image, data=next(pictures).data))
 
-    return of(info, SessionInfo), [of_message(message) for message in messages]
+    # Words of ours hold no secrets, and a newer version may have written some that `convert` refuses.
+    words: dict[str, Any] = {name: getattr(info, name) for name in ("kind", "end_reason", "mode")}
+    known = msgspec.structs.replace(info, kind="root", end_reason="", mode="")
+    shown = msgspec.structs.replace(of(known, SessionInfo), **words)
+    return shown, [of_message(message) for message in messages]
 
 
 def without_bytes(message: Message) -> Message:

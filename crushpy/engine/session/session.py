@@ -16,7 +16,7 @@ from crushpy.context.history import missing_results
 from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
-from crushpy.core.boundary import BRANCH
+from crushpy.core.boundary import BRANCH, Trigger
 from crushpy.core.ids import new_id
 from crushpy.core.messages import (
     Data,
@@ -381,7 +381,7 @@ async def load_open_branches(
     return tuple(reversed(found))
 
 
-def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
+def child_of(parent: SessionInfo, now: float, trigger: Trigger = "") -> SessionInfo:
     """The session that continues `parent`, with everything that is carried over."""
     breaker = parent.breaker
     if trigger in ("auto", "fallback"):  # crushpy made it by itself: the circuit breaker judges it

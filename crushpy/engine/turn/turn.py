@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
 from crushpy.core.messages import Message, Note, SentStatus
@@ -29,7 +30,6 @@ from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
-TurnStatus = Literal["done", "interrupted", "error", "limit", "loop"]
 AddQueuedPrompts = Callable[[], Awaitable[None]]
 THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
 
