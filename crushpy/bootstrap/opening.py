@@ -65,6 +65,8 @@ TEMPLATE_EDITED = (
     "The summary template was edited. It applies from this request on; the prompt cache misses once."
 )
 
+NOT_ACCEPTED = "the user of this worker has not accepted it"
+
 
 class HostAdditions(msgspec.Struct, frozen=True):
     """What a program that embeds crushpy adds to a conversation."""
@@ -91,6 +93,8 @@ async def open_conversation(
     if loaded is None:
         model = await _choose_model(environment)
         loaded = LoadedSession(_new_session(environment, options, model), stored=False)
+    if environment.copy and loaded.info.root_id != options.session:  # it becomes part of a path and a rule
+        raise UsageError(f"A stored session is not the conversation of list {options.session}.")
     runtime = _build_runtime(environment, options, store, loaded, additions or HostAdditions())
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
@@ -256,12 +260,15 @@ def _rules(
     readable += [f"{tool}({escaped(str(workspaces.private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
     folders = map(os.path.realpath, environment.extensions.readable_folders())
     readable += [f"view({escaped(folder)}/**)" for folder in folders]
-    return RuleSet.from_strings(
-        allow=(*permissions.allow, *options.allow, *readable, *environment.granted_hosts()),
+    table = {**tool_table(), **{tool.name: tool.access for tool in tools}}
+    rules = RuleSet.from_strings(
+        allow=(*permissions.allow, *readable, *environment.granted_hosts()),
         ask=permissions.ask,
         deny=permissions.deny,
-        tools={**tool_table(), **{tool.name: tool.access for tool in tools}},
+        tools=table,
     )
+    rules = msgspec.structs.replace(rules, confined=NOT_ACCEPTED if environment.copy else "")
+    return rules.grant(*RuleSet.from_strings(options.allow, tools=table).allow)
 
 
 async def load_images(environment: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:

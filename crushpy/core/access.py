@@ -83,6 +83,8 @@ class Access(Data, frozen=True):
     """Privileges that the agent requested for a command."""
     reason: str = ""
     """Why the user is asked; no rule can answer such a question."""
+    outside: bool = False
+    """Whether a call of a tool reaches beyond the workspace: it uses a server of the user's."""
 
 
 AnswerKind = Literal["once", "conversation", "always", "deny"]

@@ -20,7 +20,7 @@ from crushpy.engine.session.session import LiveSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
-from crushpy.permissions.path_rules import crushpy_folders, unreadable_below
+from crushpy.permissions.path_rules import crushpy_folders, describe_ignored, unreadable_below
 from crushpy.permissions.rules import FOLDER, RuleSet, escaped, in_mode
 from crushpy.sandbox.filesystem_view import writable_folders
 from crushpy.tools.base import Workspace
@@ -134,6 +134,8 @@ class Approvals:
         self.hooks = Hooks()
         self.ending = BY_ESC
         """How an unanswered question ends."""
+        if ignored := self.ignored:
+            emit(Notice(ignored, "warning"))
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers a pending approval; False if there is none of that id."""
@@ -174,8 +176,13 @@ class Approvals:
         rules = self._rules
         if self.grants or self.always:
             granted = RuleSet.from_strings(allow=(*self.grants, *self.always))
-            rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
+            rules = rules.grant(*granted.allow)
         return in_mode(self.mode, rules)
+
+    @property
+    def ignored(self) -> str:
+        """Names the rules that are ignored because they are not from this machine's user."""
+        return describe_ignored(self._in_force(), self._workspace) if self._rules.confined else ""
 
     @property
     def folders(self) -> tuple[Path, ...]:

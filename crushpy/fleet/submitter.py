@@ -29,6 +29,8 @@ from crushpy.fleet.git_bundles import (
     require_safe_names,
 )
 from crushpy.fleet.job_queue import JobQueue, dispatch, require_queue
+from crushpy.permissions.path_rules import describe_ignored
+from crushpy.permissions.rules import RuleSet
 from crushpy.security.sanitize import clean
 from crushpy.settings.schema import Settings
 from crushpy.storage.fleet_store import BASE_BUNDLE, FleetTask, result_name
@@ -53,15 +55,18 @@ class Submitter:
 
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
         require_queue(Location(Path("crushpy.db"), self._settings.database_url))
+        allow = RuleSet.from_strings(self._options.allow).allow
+        # The place of a checkout is not known here.
+        ignored = describe_ignored(RuleSet(confined="on a worker").grant(*allow), Path("/nonexistent"))
+        warnings = [ignored] if ignored else []
         if spec.fleet is not None:  # resumed: its code is stored
             terms = msgspec.structs.replace(spec.fleet, options=self._options)
-            return msgspec.structs.replace(spec, fleet=terms), []
+            return msgspec.structs.replace(spec, fleet=terms), warnings
         Worktrees(Path("/nonexistent"), root_id, self._cwd).check("a list on a fleet")
         base = make_base(self._cwd, root_id, dirty=self._dirty)
         self._bundle = make_bundle(
             self._cwd, base_ref(root_id), most=self._settings.fleet.max_bundle_mb * 1_000_000
         )
-        warnings: list[str] = []
         if base.files:
             warnings.append(
                 f"{counted(len(base.files), 'uncommitted file')} will be sent to the workers "

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -15,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from crushpy.bootstrap.opening import HostAdditions, open_conversation
+from crushpy.bootstrap.opening import NOT_ACCEPTED, HostAdditions, open_conversation
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import ApprovalNeeded, Event
+from crushpy.core.events import ApprovalNeeded, Event, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, private_dir
@@ -38,6 +39,8 @@ from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import all_tools
 from crushpy.util.spawn import spawn
+
+log = logging.getLogger(__name__)
 
 POLL_S = 2.0
 """How often the store is asked about running tasks; also the heartbeat."""
@@ -269,13 +272,13 @@ class TaskRun:
 
     def _handle_question(self, conversation: Conversation, event: Event) -> None:
         """Answers the question that the user has answered; parks the task at any other, so that its slot is
-        free."""
+        free. Whatever the submitter answers, nothing outside the checkout is asked about: it is denied."""
+        if isinstance(event, Notice) and event.level == "warning":
+            log.warning("%s of %s: %s", self._spec.name, self._order.root_id, event.text)
         if not isinstance(event, ApprovalNeeded):
             return
-        if not event.accesses or any(access.reason for access in event.accesses):
-            # Hooks and servers of the project, and changed tools of a server: only this machine's user
-            # accepts them, whatever the submitter answers.
-            refusal = Answer("deny", words="the user of this worker has not accepted it")
+        if not event.accesses:  # hooks of the project: only this machine's user accepts them
+            refusal = Answer("deny", words=NOT_ACCEPTED)
             asyncio.get_running_loop().call_soon(conversation.answer, event.id, refusal)
             return
         asked = msgspec.json.decode(self._question or "{}", type=dict[str, Any])

@@ -4,8 +4,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from crushpy.core.access import Access, AnswerChoice, Privileges
 from crushpy.core.errors import SettingsError
 from crushpy.permissions.allow_rules import suggest_rule
@@ -34,7 +32,8 @@ def choices_for(
         is_duplicate = any(set(choice.rules) == set(other.rules) for other in found)
         if not is_duplicate and _would_allow(choice, accesses, rules, workspace, guard):
             found.append(choice)
-    if NETWORK not in decision.suggested:  # access to the whole network is never stored permanently
+    # Access to the whole network is never stored permanently, and only the user's own rules are.
+    if NETWORK not in decision.suggested and not rules.confined:
         granted, missing = decision.suggested, missing_needs(decision)
         covers = rule_words(granted)
         found.append(AnswerChoice("a", "always", f"{covers} in this project", granted, missing))
@@ -50,8 +49,7 @@ def _would_allow(
         granted = RuleSet.from_strings(allow=choice.rules)
     except SettingsError:
         return False
-    rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
-    return decide(accesses, rules, workspace, guard=guard).verdict == "allow"
+    return decide(accesses, rules.grant(*granted.allow), workspace, guard=guard).verdict == "allow"
 
 
 def _conversation_choices(

@@ -26,8 +26,11 @@ def decide(
     for access in accesses:
         closed = rules.closed and access.writes and access.kind != "host"
         for part in _decide_access(access, rules, workspace, guard):
+            outside = part.outside or access.outside or access.kind == "host"
             if closed and part.verdict == "ask":
                 part = decision.Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)  # noqa: PLW2901
+            elif rules.confined and outside and part.verdict == "ask":
+                part = decision.Decision("deny", f"{part.reason}, and {rules.confined}", about=part.about)  # noqa: PLW2901
             parts.append(part)
     return decision.combine(parts, yolo=yolo)
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
 from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids, is_secret
@@ -30,6 +32,8 @@ class Decision(Data, frozen=True):
     """True for a question that is asked under yolo too: a deny rule may apply."""
     by: Literal["", "rule", "hook"] = ""
     """Who says so; empty if no rule applies."""
+    outside: bool = False
+    """It is about something outside the workspace."""
 
 
 class ExecutionContext(Data, frozen=True):
@@ -53,6 +57,11 @@ class ExecutionContext(Data, frozen=True):
 def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
     """Reading inside the workspace needs no rule; any other access to a path does."""
     target = TouchedPath(access.value, workspace, rules.folders)
+    decided = _decide_target(access, rules, target)
+    return decided if target.in_workspace else msgspec.structs.replace(decided, outside=True)
+
+
+def _decide_target(access: Access, rules: RuleSet, target: TouchedPath) -> Decision:
     decided = strictest(
         rules, lambda rule: forbids(rule, access, target), lambda rule: allows(rule, access, target)
     )
@@ -74,7 +83,7 @@ def decide_host(access: Access, rules: RuleSet) -> Decision:
     def applies(rule: Rule) -> bool:
         return rule.tool in (access.tool, TALK) and host_matches(rule.pattern, host)
 
-    if decided := strictest(rules, applies, applies):
+    if decided := strictest(rules, applies, lambda rule: not rule.foreign and applies(rule)):
         return decided
     return Decision("ask", f"no rule allows fetching from {host}", (f"{access.tool}({host})",))
 
@@ -101,12 +110,14 @@ def host_matches(pattern: str, host: str) -> bool:
 def decide_tool(access: Access, rules: RuleSet) -> Decision:
     """For a tool that touches nothing a pattern could name."""
     if access.reason:
-        return Decision("ask", access.reason)
+        return Decision("ask", access.reason, outside=True)
 
     def applies(rule: Rule) -> bool:
         return not rule.pattern and (rule.tool == access.tool or covers_mcp_tool(rule.tool, access.tool))
 
-    if decided := strictest(rules, applies, applies):
+    if decided := strictest(
+        rules, applies, lambda rule: not (rule.foreign and access.outside) and applies(rule)
+    ):
         return decided
     if access.writes:
         return Decision("ask", f"no rule allows {access.tool}", (access.tool,))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from crushpy.core.access import Access
+from crushpy.core.access import Access, declared_tools
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import GUARDED_NAMES, WORKTREES
-from crushpy.permissions.rules import READ, WRITE, Rule, RuleSet, compiled, escaped
+from crushpy.permissions.rules import FOLDER, READ, RIGHTS, WRITE, Rule, RuleSet, compiled, escaped
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
@@ -40,6 +40,11 @@ class TouchedPath:
         return self.real.is_relative_to(self.root)
 
     @property
+    def in_workspace(self) -> bool:
+        """As `inside`, without the folders that count as the workspace."""
+        return self.inside and not self._is_added
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The names of all folders on the way to it, relative to the workspace if it is inside."""
         real = self.real.relative_to(self.root) if self.inside else self.real
@@ -61,7 +66,7 @@ def applies_to(rule: Rule, access: Access) -> bool:
 
 def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:
     """True if an allow rule covers the path with links resolved."""
-    if not applies_to(rule, access):
+    if not applies_to(rule, access) or (rule.foreign and not target.in_workspace):
         return False
     if access.writes and not _may_write_own_folder(rule.pattern, target):
         return False
@@ -80,6 +85,30 @@ def forbids(rule: Rule, access: Access, target: TouchedPath) -> bool:
     return _matches(rule.pattern, target.real, target.root, reads=reads, forbids=True) or _matches(
         rule.pattern, target.written, target.workspace, reads=reads, forbids=True
     )
+
+
+MAX_SHOWN_RULES = 20
+
+
+def describe_ignored(rules: RuleSet, workspace: Path) -> str:
+    """Names the foreign rules that are about hosts, or folders and files outside the workspace; empty if
+    there are none."""
+    ignored = [str(rule) for rule in rules.allow if rule.foreign and _reaches_outside(rule, workspace)]
+    if not ignored:
+        return ""
+    more = f" and {len(ignored) - MAX_SHOWN_RULES} more" if len(ignored) > MAX_SHOWN_RULES else ""
+    why = "the rules of a list count only in the checkout of a task"
+    return f"Workers ignore these rules, because {why}: {', '.join(ignored[:MAX_SHOWN_RULES])}{more}"
+
+
+def _reaches_outside(rule: Rule, workspace: Path) -> bool:
+    access = declared_tools().get(rule.tool) or RIGHTS.get(rule.tool)
+    kind = access.kind if access else "none"
+    if kind != "path" or rule.tool == FOLDER:
+        return kind == "host" or rule.tool == FOLDER
+    root = os.path.realpath(workspace)
+    lines, base = _as_lines(rule.pattern, root, forbids=True)
+    return base == "/" and not any(is_in_folder(line, escaped(root)) for line in lines)
 
 
 MAX_SEARCHED_FILES = 20_000

@@ -71,6 +71,8 @@ class Rule(Data, frozen=True):
     pattern: str = ""
     origin: str = ""
     """The mode that added the rule; empty if it comes from the settings."""
+    foreign: bool = False
+    """True if it is not from this machine's user: an allow rule then counts only inside the workspace."""
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
@@ -132,11 +134,19 @@ class RuleSet(Data, frozen=True):
     deny: tuple[Rule, ...] = ()
     closed: str = ""
     """Why anything that could change something is denied instead of asked about; empty if it asks."""
+    confined: str = ""
+    """Why anything outside the workspace is denied instead of asked about: whoever starts and answers the
+    conversation is not this machine's user. Empty if it asks."""
+
+    @property
+    def own(self) -> tuple[Rule, ...]:
+        """The allow rules that count outside the workspace as well."""
+        return tuple(rule for rule in self.allow if not rule.foreign)
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Folders that count as the workspace, beside it."""
-        named = [re.sub(r"\\(.)", r"\1", rule.pattern) for rule in self.allow if rule.tool == FOLDER]
+        named = [re.sub(r"\\(.)", r"\1", rule.pattern) for rule in self.own if rule.tool == FOLDER]
         return tuple(Path(os.path.realpath(Path(name).expanduser())) for name in named if name)
 
     @staticmethod
@@ -160,7 +170,13 @@ class RuleSet(Data, frozen=True):
             self.ask + other.ask,
             self.deny + other.deny,
             self.closed or other.closed,
+            self.confined or other.confined,
         )
+
+    def grant(self, *rules: Rule) -> "RuleSet":
+        """Adds allow rules of whoever starts the conversation and answers its questions."""
+        granted = (msgspec.structs.replace(rule, foreign=bool(self.confined)) for rule in rules)
+        return msgspec.structs.replace(self, allow=(*self.allow, *granted))
 
 
 def parse_allow(text: str, tools: ToolTable) -> Rule:
@@ -245,12 +261,13 @@ def in_mode(mode: Mode, rules: RuleSet) -> RuleSet:
     """`rules` as they apply in a mode. Deny and ask rules apply in every mode."""
     match mode:
         case "edits":
-            return msgspec.structs.replace(rules, allow=(*rules.allow, *_EDITS_ALLOW))
+            return rules.grant(*_EDITS_ALLOW)
         case "plan":
             # Commands count: a rule that lets tests run lets them write. What only reads needs no rule.
             writing = {name for name, each in declared_tools().items() if each.writes and each.kind != "host"}
             allow = tuple(rule for rule in rules.allow if rule.tool not in writing | {RUN})
-            return RuleSet(allow, rules.ask, (*rules.deny, *_PLAN_DENY), closed=PLAN_CLOSED)
+            deny = (*rules.deny, *_PLAN_DENY)
+            return msgspec.structs.replace(rules, allow=allow, deny=deny, closed=PLAN_CLOSED)
         case "ask":
             return rules
 

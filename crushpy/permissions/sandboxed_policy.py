@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.command_policy import HARMLESS_FILES, NETWORK_FILES, CommandPolicy
@@ -23,7 +25,7 @@ class GrantedPrivileges:
     def __init__(self, rules: RuleSet, workspace: Path, write: tuple[str, ...]) -> None:
         self._rules = rules
         self._workspace = workspace
-        hosts = tuple(dict.fromkeys(rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK))
+        hosts = tuple(dict.fromkeys(rule.pattern or "*" for rule in rules.own if rule.tool == NETWORK))
         self._denied = [r for r in rules.deny if r.tool in (NETWORK, TALK) and r.pattern not in ("", "*")]
         any_host = "*" in hosts and not self._denied
         folders = tuple(dict.fromkeys((*write, *_writable_folders(rules, workspace))))
@@ -49,21 +51,22 @@ class GrantedPrivileges:
             decided = strictest(
                 self._rules,
                 lambda rule, host=host: rule.tool in (NETWORK, TALK) and _names_host(rule, host),
-                lambda rule, host=host: rule.tool == NETWORK and _names_host(rule, host),
+                lambda rule, host=host: rule.tool == NETWORK and not rule.foreign and _names_host(rule, host),
             )
             if decided is not None and decided.verdict != "allow":
-                yield decided
+                yield msgspec.structs.replace(decided, outside=True)
             elif not host and self._denied:
                 reason = f"the rule {self._denied[0]} may deny it: it needs the whole network"
-                yield Decision("ask", reason, needs=Privileges(network=True), even_yolo=True)
+                yield Decision("ask", reason, needs=Privileges(network=True), even_yolo=True, outside=True)
             elif decided is None:
                 missing.append(host)
         if "" in missing:
-            yield Decision("ask", "needs network access", (NETWORK,), needs=Privileges(network=True))
+            needed = Privileges(network=True)
+            yield Decision("ask", "needs network access", (NETWORK,), needs=needed, outside=True)
         elif missing:
             reason = f"needs network access: {', '.join(missing)}"
             suggested = tuple(f"{NETWORK}({host})" for host in missing)
-            yield Decision("ask", reason, suggested, needs=Privileges(hosts=tuple(missing)))
+            yield Decision("ask", reason, suggested, needs=Privileges(hosts=tuple(missing)), outside=True)
 
     def _missing_folder(self, folder: str) -> Iterator[Decision]:
         real = Path(os.path.realpath(folder))
@@ -77,7 +80,8 @@ class GrantedPrivileges:
         contains_home = Path.home().resolve().is_relative_to(real)
         pattern = f"{escaped(str(real))}/**"
         suggested = () if contains_home or not pattern.isprintable() else (f"{WRITE}({pattern})",)
-        yield Decision("ask", f"writes {_display(real)}", suggested, needs=Privileges(write=(str(real),)))
+        needed = Privileges(write=(str(real),))
+        yield Decision("ask", f"writes {_display(real)}", suggested, needs=needed, outside=True)
 
 
 class SandboxedPolicy:
@@ -102,10 +106,11 @@ class SandboxedPolicy:
             needs = Privileges.union(part.needs for part in changes)
             missing = list(self._granted.missing_parts(needs))
             if covered := self._policy.covered(command):
-                # The rule is about this command, so it gets what it needs; the other commands do not.
+                # The rule is about this command, so it gets what it needs; the other commands do not. If the
+                # rules are confined, no command rule brings anything outside.
                 leaves_sandbox = leaves_sandbox or bool(missing) or needs.git
                 parts += [covered, Decision("allow", "", needs=needs)]
-                parts += [part for part in missing if not part.suggested]
+                parts += [part for part in missing if self._line.rules.confined or not part.suggested]
                 continue
             parts += [*missing, *changes]
             if needs.git:
@@ -132,7 +137,8 @@ class SandboxedPolicy:
         parts = [part for command in self._reading.commands for part in self._command_parts(command)]
         parts += [part for redirect in self._reading.redirects for part in self._redirect_parts(redirect)]
         needs = Privileges.union(part.needs for part in parts)
-        return [*self._requested_parts(), Decision("allow", "", needs=needs)]
+        missing = self._granted.missing_parts(needs) if self._line.rules.confined else ()
+        return [*self._requested_parts(), Decision("allow", "", needs=needs), *missing]
 
     def _requested_parts(self, reason: str = "") -> list[Decision]:
         parts = [Decision("allow", reason, needs=self._granted.with_request(self._requested))]
@@ -173,7 +179,7 @@ def _names_host(rule: Rule, host: str) -> bool:
 def _writable_folders(rules: RuleSet, workspace: Path) -> Iterator[str]:
     """The folders outside the workspace that allow rules open as a whole."""
     yield from map(str, rules.folders)
-    for rule in rules.allow:
+    for rule in rules.own:
         folder, rest = rule.pattern[:-3], rule.pattern[-3:]
         if rule.tool == WRITE and rest == "/**" and re.match(r"~?/", folder):
             path = Path(folder).expanduser()

@@ -84,8 +84,9 @@ class McpTool(Tool[McpArgs]):
     def accesses(self, args: McpArgs, context: CallContext) -> tuple[Access, ...]:
         if args.action != "call":
             return (Access(self.name, "none"),)
-        name = mcp_tool_name(*self._resolve(args.server, args.tool, context.workspace))
-        return (Access(name, "none", writes=True),)
+        server, tool = self._resolve(args.server, args.tool, context.workspace)
+        outside = context.workspace.load_mcp().is_of_user(server)
+        return (Access(mcp_tool_name(server, tool), "none", writes=True, outside=outside),)
 
     async def run(self, args: McpArgs, context: CallContext) -> Outcome:
         service = context.workspace.load_mcp()

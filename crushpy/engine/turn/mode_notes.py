@@ -19,7 +19,8 @@ class ModeNotes:
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by the notes that are due."""
-        notes = [note for note in (self._due_note(), self._new_folders(), self._new_skills()) if note]
+        due = (self._due_note(), self._new_folders(), self._new_skills(), self._ignored_rules())
+        notes = [note for note in due if note]
         return msgspec.structs.replace(prompt, parts=(*notes, *prompt.parts)) if notes else prompt
 
     def _new_skills(self) -> Note | None:
@@ -40,6 +41,10 @@ class ModeNotes:
         earlier = self._earlier_notes() if folders else ""
         new = "\n".join(f"- {folder}" for folder in folders if f"- {folder}\n" not in f"{earlier}\n")
         return Note(f"The user added these folders to the workspace:\n{encodable(new)}") if new else None
+
+    def _ignored_rules(self) -> Note | None:
+        ignored = encodable(self._approvals.ignored)
+        return Note(ignored) if ignored and ignored not in self._earlier_notes() else None
 
     async def add_due_note(self) -> None:
         """Adds a note before the next request if the mode changed, or a boundary dropped the last note."""

@@ -113,6 +113,9 @@ class McpHub:
             f"No known tool is named {tool!r}. Search for it, or name its server: {', '.join(self.servers)}."
         )
 
+    def is_of_user(self, server: str) -> bool:
+        return self._find(server).config.origin == "user"
+
     def _find(self, name: str) -> Server:
         if name not in self.servers:
             known = ", ".join(self.servers) or "none"
