@@ -159,7 +159,7 @@ async def pin_command(
         else:
             added = await service.add_text(text or "")
         listed = await service.listed()
-    usage = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens; no thoughts or cached tokens are lost."
+    usage = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens; thinking and cache are unaffected."
     print_text(f"Pinned as {added.number} ({added.kind}). {usage}\n")
 
 

@@ -78,7 +78,8 @@ def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, siz
 def thoughts_left_behind(messages: Iterable[Message]) -> str:
     """What undoing the boundary before these messages costs, as a sentence."""
     lost = sum(message.has_bound_thinking for message in messages)
-    return f"The model loses its {counted(lost, 'thought')} since then." if lost else "No thoughts are lost."
+    what = f"loses its {counted(lost, 'thought')} since then" if lost else "keeps its thinking"
+    return f"The model {what}."
 
 
 def effect_of_edits(

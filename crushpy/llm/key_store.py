@@ -183,7 +183,7 @@ def require_provider(name: str, settings: Settings) -> str:
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(
         f"There is no provider {shown}.",
-        f"{meant}Known are {', '.join(usual)}, those of your settings ([providers.<name>]), and litellm's.",
+        f"{meant}Known: {', '.join(usual)}, those of your settings ([providers.<name>]), and litellm's.",
     )
 
 

@@ -122,7 +122,7 @@ def _ask_about(command: SimpleCommand, read_only: ReadOnlyPolicy) -> Decision:
     known = [(command.words[index].text, why) for index, why in risks.items() if index < len(command.words)]
     shown = str(command)[:200]
     if known:
-        reason = f"no rule spells `{known[0][0][:60]}` in `{shown}`: {known[0][1]}"
+        reason = f"no rule covers `{known[0][0][:60]}` in `{shown}`: {known[0][1]}"
     elif risks:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:

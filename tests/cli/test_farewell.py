@@ -1,4 +1,4 @@
-"""On exit one line: files changed, commands run, cost, and that no process is left."""
+"""On exit one line: files changed, commands run, cost, and that all processes ended."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_last_line_says_what_was_done_and_that_nothing_is_left(
     llm.script(Reply(calls=calls(), usage=Usage(1_000, 0)), Reply("Done.", usage=Usage(200, 30)))
     done = run("--format", "text", "--yolo", "do it")
     assert done.stdout == "Done.\n"
-    assert done.stderr.splitlines()[-1] == "2 files changed, 2 commands run, $1.23, no process is left."
+    assert done.stderr.splitlines()[-1] == "2 files changed, 2 commands run, $1.23, all processes ended."
     assert not marked(MARK)
 
 
@@ -39,14 +39,14 @@ def test_it_is_not_in_json_nor_said_where_only_the_answer_is_wanted(run: Run, ll
     llm.script("Fine.", "Fine.", "Fine.")
     for form in (("--format", "json"), ("--format", "stream-json"), ("--format", "text", "--quiet")):
         done = run(*form, "hi")
-        assert "no process is left" not in done.stdout + done.stderr
+        assert "all processes ended" not in done.stdout + done.stderr
 
 
 def test_without_a_price_there_is_no_money_but_what_was_used(run: Run, llm: ScriptedLLM) -> None:
     llm.script(Reply("Fine.", usage=Usage(1_200, 30)))
     done = run("--format", "text", "hi")
     assert (
-        done.stderr.splitlines()[-1] == "0 files changed, 0 commands run, 1,230 tokens, no process is left."
+        done.stderr.splitlines()[-1] == "0 files changed, 0 commands run, 1,230 tokens, all processes ended."
     )
 
 

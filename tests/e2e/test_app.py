@@ -38,7 +38,7 @@ def test_chatting(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
         assert terminal.wait_exit() == 0
         assert terminal.restored
     assert b"To resume: crushpy --session" in terminal.raw
-    assert b"no process is left." in terminal.raw
+    assert b"all processes ended." in terminal.raw
 
 
 def test_keys_typed_at_once_are_not_lost(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:

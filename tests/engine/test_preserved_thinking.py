@@ -112,7 +112,7 @@ async def test_undo_says_which_thoughts_are_left_behind_and_the_parents_are_vali
     talk = await open_talk(talks, llm, compaction__method="auto")
     await talk.ask("one")
     await talk.conversation.context.compact(summary="Goal: go on.")
-    assert thoughts_left_behind(talk.conversation.history) == "No thoughts are lost."
+    assert thoughts_left_behind(talk.conversation.history) == "The model keeps its thinking."
     await talk.ask("two")
     assert thoughts_left_behind(talk.conversation.history) == "The model loses its 2 thoughts since then."
     await talk.conversation.context.undo_compaction()

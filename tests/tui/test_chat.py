@@ -404,7 +404,7 @@ async def test_ctrl_c_twice_leaves_and_tells_how_to_resume(start: Start, llm: Sc
         await app.until(lambda: app.app._exit)
         resume, done = app.app.farewell.splitlines()
         assert resume == f"To resume: crushpy --session {session}"
-        assert done.endswith("no process is left.")
+        assert done.endswith("all processes ended.")
 
 
 @pytest.mark.usefixtures("patient_quit")

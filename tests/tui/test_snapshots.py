@@ -513,7 +513,7 @@ def test_a_plan(picture: Picture, llm: ScriptedLLM) -> None:
         await app.sees("Run the tests.")
         await app.rests()
         await app.sees("The plan is ready")
-        await app.until(lambda: "Keys count once" not in app.text, "keys to count")
+        await app.until(lambda: "Keys work after" not in app.text, "keys to count")
         await app.until(lambda: app.conversation.info.title, "a title")
 
     assert picture(act)

@@ -94,7 +94,7 @@ class RunSummary:
         cost, tokens = now.cost - before.cost, now.total - before.total
         said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown
         pids = ", ".join(map(str, left))
-        said.append(f"could not be ended: {pids}" if left else "no process is left")
+        said.append(f"could not be ended: {pids}" if left else "all processes ended")
         return ", ".join(said) + "."
 
     async def _changed(self, root_id: str) -> int:

@@ -34,7 +34,7 @@ MARK = "reverse"
 """Distinguishes the name of a hidden character from the same letters in plain text."""
 MOST_MARKS = 1_000
 """Beyond this number hidden characters are named but not marked: each mark slows drawing down."""
-WAIT = Content.styled("Keys count once typing has paused", "$text-muted")
+WAIT = Content.styled("Keys work after a short pause", "$text-muted")
 DENYING = Content.styled("Enter denies, with or without a message.  Esc goes back.", "$text-muted")
 AMENDING = Content.styled("Enter checks the changed command again.  Esc goes back.", "$text-muted")
 NO_MARGIN = Margin((), ())

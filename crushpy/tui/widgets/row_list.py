@@ -52,7 +52,7 @@ class RowList(ScrollView, can_focus=True):
         """The cursor moved to another row, or the rows changed."""
 
     class Taken(RowMessage):
-        """A row was taken by Enter or a click."""
+        """A row was chosen by Enter or a click."""
 
     def __init__(self, *, one_click: bool = True) -> None:
         """Without `one_click` the first click only moves the cursor, so that keys can act on the row."""

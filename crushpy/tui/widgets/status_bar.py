@@ -101,7 +101,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "forecast": _forms(state.forecast, "", style="$warning"),
         "jobs": _forms(counted(state.jobs, "job") if state.jobs else "", style="$accent"),
         "session": _forms(f"session {state.generation + 1}" if state.generation else "", ""),
-        "depth": _forms(f"branch {state.depth} deep" if state.depth else "", style="$accent"),
+        "depth": _forms(f"branch depth {state.depth}" if state.depth else "", style="$accent"),
         "cost": _forms(cost if state.cost else "", ""),
         "warnings": _forms(f"{warnings} (F3)" if state.warnings else "", style="$warning"),
         "sandbox": _forms("no sandbox" if state.unconfined else "", style="$warning"),
