@@ -16,6 +16,7 @@ from crushpy.acp import updates
 from crushpy.acp import wire_types as wire
 from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
+from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
@@ -43,17 +44,7 @@ STOP_REASONS = {
     "limit": "max_turn_requests",
     "interrupted": "cancelled",
 }
-COMMANDS = {
-    "compact": ("Compact the context now.", "what to focus on"),
-    "undo-compaction": ("Undo the last compaction.", ""),
-    "branch": ("Work in a branch; only its result returns.", "goal"),
-    "return": ("End the branch with a text, or with the last reply.", "text"),
-    "context": ("Show what fills the context window.", ""),
-    "tree": ("Show the sessions of this conversation.", ""),
-    "pins": ("Show what every compaction keeps, or add a text.", "text"),
-    "rules": ("Show your standing rules, or add one.", "rule"),
-    "recall": ("Search the earlier messages.", "words"),
-}
+COMMANDS = {command.slash: command for command in APP_COMMANDS if command.in_editor}
 ANSWER_TIMEOUT_S = 30.0
 
 
@@ -199,8 +190,12 @@ class EditorThread:
 
     def announce_commands(self) -> None:
         own = [
-            {"name": name, "description": text, **({"input": {"hint": hint}} if hint else {})}
-            for name, (text, hint) in COMMANDS.items()
+            {
+                "name": name,
+                "description": one.help,
+                **({"input": {"hint": one.argument}} if one.argument else {}),
+            }
+            for name, one in COMMANDS.items()
         ]
         own += [{"name": one.slash, "description": one.help} for one in self.conversation.commands.listed()]
         self._update({"sessionUpdate": "available_commands_update", "availableCommands": own})
@@ -303,8 +298,10 @@ class EditorThread:
                     done = await talk.context.undo_compaction()
                     self._branches = list(talk.branches)  # an undone return makes its branch the place
                     text = "The compaction was undone." if done else "There is no compaction to undo."
-                case "pins" if argument:
-                    text = f"Pinned: {(await talk.pins.add_text(argument)).text}"
+                case "pin":
+                    pin = talk.pins.add_file if argument.startswith("@") else talk.pins.add_text
+                    added = await pin(argument.removeprefix("@"))
+                    text = f"Pinned: {added.name or added.text}"
                 case "pins":
                     text = "\n".join(f"{pin.number}. {pin.text}" for pin in (await talk.pins.listed()).pins)
                 case "rules" if argument:
@@ -313,7 +310,7 @@ class EditorThread:
                     text = "\n".join(
                         f"{rule.number}. {rule.text}" for rule in (await talk.rules.listed()).valid
                     )
-                case "recall":
+                case "search":
                     found = await talk.sessions.search(argument, within=talk.info.id, each=10)
                     text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
                 case "tree":

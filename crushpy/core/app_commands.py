@@ -21,6 +21,8 @@ class AppCommand(Data, frozen=True):
     """Textual's name of a key, changed by `keys.<action>` in the settings."""
     aliases: tuple[str, ...] = ()
     """Other names for `slash`, known from other agents."""
+    in_editor: bool = False
+    """Whether `crushpy acp` offers it in an editor's thread also."""
 
     @property
     def needs_argument(self) -> bool:
@@ -41,11 +43,25 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "[auto|llm]",
         "ctrl+t",
     ),
-    AppCommand("Compact Now", "compact", "Compact now; shows the summary first.", "compact", "[focus words]"),
-    AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
-    AppCommand("Branch", "branch", "Work in a branch; only its result returns.", "branch", "GOAL"),
     AppCommand(
-        "Return", "return_to_parent", "End the branch with TEXT or the last reply.", "return", "[TEXT]"
+        "Compact Now",
+        "compact",
+        "Compact now; shows the summary first.",
+        "compact",
+        "[focus words]",
+        in_editor=True,
+    ),
+    AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
+    AppCommand(
+        "Branch", "branch", "Work in a branch; only its result returns.", "branch", "GOAL", in_editor=True
+    ),
+    AppCommand(
+        "Return",
+        "return_to_parent",
+        "End the branch with TEXT or the last reply.",
+        "return",
+        "[TEXT]",
+        in_editor=True,
     ),
     AppCommand(
         "Side Question",
@@ -54,9 +70,23 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "btw",
         "QUESTION",
     ),
-    AppCommand("Pin", "pin", "Keep a text or a file verbatim in every compaction.", "pin", "TEXT|@FILE"),
-    AppCommand("Pins", "pins", "List and remove pins.", "pins"),
-    AppCommand("Standing Rules", "rules", "List, add, pin and drop standing rules.", "rules", "[TEXT]"),
+    AppCommand(
+        "Pin",
+        "pin",
+        "Keep a text or a file verbatim in every compaction.",
+        "pin",
+        "TEXT|@FILE",
+        in_editor=True,
+    ),
+    AppCommand("Pins", "pins", "List and remove pins.", "pins", in_editor=True),
+    AppCommand(
+        "Standing Rules",
+        "rules",
+        "List, add, pin and drop standing rules.",
+        "rules",
+        "[TEXT]",
+        in_editor=True,
+    ),
     AppCommand("Edit Summary Template", "edit_template", "Edit the sections of later summaries.", "template"),
     AppCommand(
         "New Session",
@@ -77,7 +107,9 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Resume Last", "resume_last", "Resume the latest conversation of this folder.", "continue", key="f2"
     ),
-    AppCommand("Session Tree", "tree", "All sessions of this conversation.", "tree", key="ctrl+l"),
+    AppCommand(
+        "Session Tree", "tree", "All sessions of this conversation.", "tree", key="ctrl+l", in_editor=True
+    ),
     AppCommand(
         "Undo Changes",
         "undo_files",
@@ -87,11 +119,26 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Redo Changes", "redo_files", "Redo undone changes.", "redo", "[FILE|all]"),
     AppCommand("Rewind", "rewind", "Go back to a prompt: conversation, files or both.", "rewind"),
-    AppCommand("Undo Compaction", "undo_compaction", "Undo the last compaction.", "undo-compaction"),
     AppCommand(
-        "Search", "search", "Search all messages, also before compactions.", "search", "[words]", "ctrl+f"
+        "Undo Compaction", "undo_compaction", "Undo the last compaction.", "undo-compaction", in_editor=True
     ),
-    AppCommand("Context Inspector", "inspect", "What fills the model's window.", "context", key="ctrl+o"),
+    AppCommand(
+        "Search",
+        "search",
+        "Search all messages, also before compactions.",
+        "search",
+        "[words]",
+        "ctrl+f",
+        in_editor=True,
+    ),
+    AppCommand(
+        "Context Inspector",
+        "inspect",
+        "What fills the model's window.",
+        "context",
+        key="ctrl+o",
+        in_editor=True,
+    ),
     AppCommand("Cost", "show_cost", "Tokens and money: here, forecast and past days.", "cost", "[days]"),
     AppCommand(
         "Switch Model",
@@ -147,7 +194,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
 )
 
-FORMER_NAMES = {"undo-boundary": "undo-compaction", "lineage": "tree"}
+FORMER_NAMES = {"undo-boundary": "undo-compaction", "lineage": "tree", "recall": "search"}
 """Slash commands that were called differently: errors name the new one. `keys` has them with underscores."""
 
 

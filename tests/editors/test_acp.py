@@ -10,6 +10,8 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.acp_client import AcpClient, Connect
 
+from crushpy.core.app_commands import APP_COMMANDS
+
 pytestmark = pytest.mark.slow
 
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_stand_in.py"
@@ -202,3 +204,22 @@ def test_the_clients_servers_are_asked_about_once(
         assert len(client.questions) == expected, client.questions
         assert client.of("tool_call_update")[-1]["status"] == "completed"
         client.close()
+
+
+def test_commands_of_the_thread_are_rows_of_the_command_table(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("A walrus.")
+    client = connect()
+    session = client.open(workspace)
+    assert client.prompt(session, "what is it?") == "end_turn"
+    offered = {one["name"]: one for one in client.of("available_commands_update")[-1]["availableCommands"]}
+    assert set(offered) >= {one.slash for one in APP_COMMANDS if one.in_editor}
+    assert (offered["tree"]["description"], offered["pin"]["input"]["hint"]) == (
+        "All sessions of this conversation.",
+        "TEXT|@FILE",
+    )
+    assert client.prompt(session, "/pin never touch it") == "end_turn"
+    assert client.prompt(session, "/pins") == "end_turn" and "1. never touch it" in client.text
+    assert client.prompt(session, "/search walrus") == "end_turn" and "- assistant: " in client.text
+    assert len(llm.requests) == 1
