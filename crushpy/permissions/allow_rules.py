@@ -10,13 +10,11 @@ from pathlib import Path
 from crushpy.core.access import ToolAccess
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.risky_words import OPERANDS_MATTER, is_interpreter, risky_words
+from crushpy.permissions.programs import facts
+from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
-from crushpy.permissions.shell.ast import SimpleCommand, word_set
-from crushpy.permissions.shell.wrappers import RUNNERS, harmless_globals
-
-_SHELL_BUILTINS = word_set("true false : break continue return exit shift wait set test [")
-"""Builtins that only control the shell: beside an allowed command they need no rule."""
+from crushpy.permissions.shell.ast import SimpleCommand
+from crushpy.permissions.shell.wrappers import harmless_globals
 
 
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
@@ -30,7 +28,7 @@ def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
             return len(rule) > command.skip and covers(rule[command.skip :], command.inner[0])
         return len(rule) == len(words)
     names_operand = any(not word.startswith("-") for word in rule[1:])
-    if command.program in OPERANDS_MATTER and len(rule) < len(words) and names_operand:
+    if facts(command.program).operands_matter and len(rule) < len(words) and names_operand:
         return False
     return all(index < len(rule) for index in risky_words(command))
 
@@ -72,7 +70,7 @@ def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
         )
     if name == "wait" and any(word.is_option or word.may_be_option for word in command.words[1:]):
         return False
-    return name in _SHELL_BUILTINS and not risky_words(command)
+    return facts(name).controls_shell and not risky_words(command)
 
 
 def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
@@ -94,27 +92,6 @@ def is_bare_repository(folder: Path) -> bool:
 
 _BASH_TOOLS = {RUN: ToolAccess("command", writes=True)}
 """The tool that suggestions for commands are about."""
-_NAME_ONLY_PROGRAMS = word_set(
-    "ls cat head tail wc grep egrep fgrep rg echo pwd which type file stat du df tree diff cmp sort uniq"
-    " cut tr nl basename dirname realpath readlink date whoami id uname hostname printenv env ps jq find"
-    " fd sed awk column md5sum sha256sum sha1sum od xxd strings seq sleep printf less more pytest mypy"
-    " pyright basedpyright flake8 pylint eslint tsc jest vitest mocha tox nox phpunit rspec ctest"
-)
-"""Programs for which the name alone is a useful rule."""
-SUBCOMMAND_PROGRAMS = word_set(
-    "git npm pnpm yarn bun deno cargo rustup docker podman kubectl helm pip pip3 uv poetry pdm hatch go"
-    " make ninja cmake gh glab terraform aws gcloud az brew apt apt-get dnf conda ruff gradle mvn dotnet"
-    " swift mix bundle rake composer systemctl journalctl just task"
-)
-"""Programs whose first operand is a subcommand."""
-_BUILD_PROGRAMS = frozenset(("make", "ninja", "just", "rake"))
-"""Programs that do their usual job without arguments."""
-_TWO_SUBCOMMANDS = word_set(
-    "npm/run pnpm/run yarn/run bun/run docker/compose uv/pip git/stash git/remote git/worktree git/submodule"
-    " git/config go/mod go/tool kubectl/get gh/pr gh/issue gh/run gh/repo aws/s3 hatch/env deno/task"
-    " composer/run"
-)
-"""Programs with a subcommand that has subcommands of its own."""
 
 
 def suggest_rule(command: SimpleCommand) -> str | None:
@@ -139,28 +116,30 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
                 yield (*known[: command.skip], *words)
     elif not command.inner:
         yield from _usual_prefixes(command.program, known)
+    row = facts(command.program)
     is_too_broad = (
-        command.program in OPERANDS_MATTER | RUNNERS | RUNS_ANYTHING | SUBCOMMAND_PROGRAMS
-        or is_interpreter(command.program)
+        *(row.operands_matter, row.runs, row.interpreter),
+        *(row.rule == "subcommand", command.program in RUNS_ANYTHING),
     )
     # `rm -rf` alone would cover anything; `make` does its usual job.
     names_operand = any(not word.is_option for word in command.words[1:]) or (
-        len(command.words) > 1 and command.program not in OPERANDS_MATTER
+        len(command.words) > 1 and not row.operands_matter
     )
-    says_what = names_operand or command.program in _BUILD_PROGRAMS
-    if not is_too_broad or (len(known) == len(command.words) and says_what):
+    says_what = names_operand or row.works_alone
+    if not any(is_too_broad) or (len(known) == len(command.words) and says_what):
         yield known
 
 
 def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if not known:
         return
-    if program in _NAME_ONLY_PROGRAMS:
+    row = facts(program)
+    if row.rule == "name":
         yield known[:1]
-    elif program in SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):
-        if "/".join(known[:2]) not in _TWO_SUBCOMMANDS:
+    elif row.rule == "subcommand" and len(known) > 1 and not known[1].startswith("-"):
+        if known[1] not in row.nested.split():
             yield known[:2]
         elif len(known) > 2 and not known[2].startswith("-"):
             yield known[:3]
-    elif is_interpreter(program) and known[1:2] == ("-m",):
+    elif row.interpreter and known[1:2] == ("-m",):
         yield known[: 4 if known[2:3] == ("pip",) else 3]

@@ -7,7 +7,8 @@ from pathlib import Path
 from crushpy.core.access import Access
 from crushpy.permissions.allow_rules import FreeFolder, covered_by, is_bare_repository, suggest_rule
 from crushpy.permissions.decision import Decision, by_rule, decide_path
-from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, CommandLine, ReadOnlyPolicy
+from crushpy.permissions.programs import facts
+from crushpy.permissions.read_only_commands import CommandLine, ReadOnlyPolicy
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand
@@ -111,7 +112,7 @@ def _free_folder(reading: ShellReading, workspace: Path) -> FreeFolder:
     affected = {
         each.program
         for each in reading.all_commands
-        if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
+        if not (facts(each.program).is_plain or (each.inner and each.transparent))
     }
     return FreeFolder(workspace, below=cd_commands < 2 and affected <= {"git"}, git="git" in affected)
 

@@ -7,30 +7,17 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from crushpy.core.access import Access
-from crushpy.permissions.allow_rules import SUBCOMMAND_PROGRAMS
 from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
-from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS
-from crushpy.permissions.risky_options import is_git_command, is_known_git
-from crushpy.permissions.risky_words import STANDARD_INPUT, is_interpreter, risky_words, runs_rest
+from crushpy.permissions.git_commands import is_git_command, is_known_git
+from crushpy.permissions.programs import facts, option_names
+from crushpy.permissions.risky_words import STANDARD_INPUT, risky_words, runs_rest
 from crushpy.permissions.rules import RUN, Rule, RuleSet
-from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
+from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner
 from crushpy.permissions.shell.line_reader import parse_shell
-from crushpy.permissions.shell.wrappers import RUNNERS
 
-_RUNS_RISKY_WORDS = word_set("find fd fdfind git")
-"""Programs whose risky words are commands, besides interpreters."""
-_KNOWN_PROGRAMS = PLAIN_PROGRAMS | {"man"}
-"""Programs that run nothing but what their risky words name, if they have any. Every other program may run
-any of its words, and what it reads."""
-_SINGLE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
-"""Programs whose long options have one dash: `-delete` is not five letters."""
 _LETTERS = {"--recursive": "r", "--archive": "r", "--force": "f"}
-_RECURSIVE_LETTERS = {"R": "r", "a": "r"}
-_WITH_RECURSIVE_LETTERS = word_set("rm cp chmod chown")
-"""Other spellings of options, for all programs and for these."""
-
-
+"""Other spellings of options."""
 _ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
 """The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
 
@@ -93,19 +80,20 @@ def _code_hit(rule: Sequence[str], words: tuple[Word, ...]) -> RuleHit:
         )
         found = any(mentions(rule, f"{program} {texts[index]}") for index in values)
     else:
-        has_subcommand = program in SUBCOMMAND_PROGRAMS and texts[1:2] and texts[1].isalpha()
+        has_subcommand = facts(program).rule == "subcommand" and texts[1:2] and texts[1].isalpha()
         rest = texts[2 if has_subcommand else 1 :]
         code = " ".join(text for text in rest if "://" not in text)
         found = mentions(rule, code if program != "git" else f"git {code}") or (
             " " in program and mentions(rule, program)
         )
-    reads_commands = program in RUNNERS and len(words) in risky
+    reads_commands = facts(program).runs and len(words) in risky
     return RuleHit.MAYBE if found or reads_commands else RuleHit.NO
 
 
 def _is_known(words: Sequence[Word]) -> bool:
+    """Whether it runs only what its risky words name. Any other may run its words, and what it reads."""
     program = _program_name(words[0].text)
-    return is_known_git(words) if program == "git" else program in _KNOWN_PROGRAMS
+    return is_known_git(words) if program == "git" else facts(program).is_plain
 
 
 def _may_run_input(command: SimpleCommand) -> bool:
@@ -146,7 +134,7 @@ def _inner_starts(command: SimpleCommand) -> Sequence[int]:
     words, program = command.words, command.program
     if runs := runs_rest(program, words):
         return list(runs)
-    if not (program in _RUNS_RISKY_WORDS or is_interpreter(program)):
+    if not (facts(program).runs_risky or facts(program).interpreter):
         return ()
     risky = risky_words(command)
     known = [index for index in risky if index < len(words)]
@@ -187,11 +175,11 @@ def _option_names(program: str, option: str) -> Iterator[str]:
     if option.startswith("--"):
         full = next((name for name in _LETTERS if len(option) > 2 and name.startswith(option)), option)
         yield _LETTERS.get(full, option)
-    elif program in _SINGLE_DASH:
+    elif facts(program).single_dash:
         yield option
     else:
-        same = _RECURSIVE_LETTERS if program in _WITH_RECURSIVE_LETTERS else {}
-        yield from (same.get(letter, letter) for letter in option[1:])
+        recursive = option_names(facts(program).recursive)
+        yield from ("r" if f"-{letter}" in recursive else letter for letter in option[1:])
 
 
 def _operands_hit(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:

@@ -8,6 +8,7 @@ from crushpy.core.access import Access, Privileges
 from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.programs import facts
 from crushpy.permissions.read_only_commands import is_plain_reader
 from crushpy.permissions.shell.ast import SimpleCommand, Word
 from crushpy.permissions.shell.line_reader import parse_shell
@@ -150,83 +151,6 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(unique[:MAX_SHOWN_NAMES]) + more
 
 
-PROGRAMS = {
-    "apt-get": "installs or removes software of the system",
-    "awk": "edits text",
-    "bash": "runs a script",
-    "cargo": "builds and tests Rust code; build scripts run",
-    "cat": "prints files",
-    "chmod": "changes who may use files",
-    "chown": "changes the owner of files",
-    "cp": "copies files",
-    "curl": "talks to a web server",
-    "dd": "copies data, also over whole disks",
-    "docker": "starts or changes containers",
-    "echo": "prints text",
-    "find": "searches for files",
-    "gh": "works with GitHub",
-    "git": "works with the repository",
-    "git add": "stages changes",
-    "git checkout": "switches branches or restores files",
-    "git clean": "deletes untracked files",
-    "git clone": "copies a repository",
-    "git commit": "records the staged changes",
-    "git fetch": "downloads commits",
-    "git merge": "joins branches",
-    "git pull": "downloads commits and merges them",
-    "git push": "sends commits to another repository",
-    "git rebase": "rewrites commits on top of others",
-    "git reset": "moves the branch",
-    "git restore": "discards changes of files",
-    "git stash": "sets changes aside",
-    "go": "builds and tests Go code",
-    "grep": "searches text",
-    "kill": "ends processes",
-    "ln": "makes links to files",
-    "ls": "lists files",
-    "make": "runs the steps of a Makefile",
-    "mkdir": "makes folders",
-    "mv": "moves or renames files",
-    "node": "runs a JavaScript program",
-    "npm": "manages JavaScript packages; their scripts run",
-    "npx": "downloads and runs a JavaScript package",
-    "perl": "runs a Perl program",
-    "pip": "installs Python packages; their code runs",
-    "pytest": "runs the Python tests",
-    "python": "runs a Python program",
-    "rm": "deletes files",
-    "rsync": "copies files, also to other machines",
-    "ruby": "runs a Ruby program",
-    "scp": "copies files to or from another machine",
-    "sed": "edits text",
-    "sh": "runs a script",
-    "ssh": "runs commands on another machine",
-    "sudo": "runs a command as another user, usually root",
-    "systemctl": "starts or stops services of the system",
-    "tar": "packs or unpacks archives",
-    "tee": "writes its input to files",
-    "touch": "makes files or renews their date",
-    "unzip": "unpacks an archive",
-    "uv": "manages Python packages; their code runs",
-    "wget": "downloads files",
-    "xargs": "runs a command for what it reads",
-    "yarn": "manages JavaScript packages; their scripts run",
-    "zsh": "runs a script",
-}
-OPTIONS = {
-    "curl": (r"-[XdFT].*|--(request|data|form|upload).*", "sends data"),
-    "find": (
-        r"-(delete|exec|ok|fprint|fls).*",
-        "and may delete them, run commands or write files",
-    ),
-    "git push": (r"-f|--force.*|--delete|-d|\+.*", "replaces or deletes commits there"),
-    "git reset": (r"--hard", "discards changes"),
-    "rm": (r"-\w*[rR]\w*|--recursive", "folders with all they contain"),
-    "sed": (r"-\w*i.*|--in-place.*", "changes the files"),
-}
-"""Words that make a program do more, and what that is."""
-INTERPRETERS = frozenset(("bash", "node", "perl", "python", "ruby", "sh", "zsh"))
-"""Run what they read, if they are given no file."""
 _VERB = re.compile(r"(^|; )(needs|writes|changes) ")
 """Reasons that begin with what the call does."""
 
@@ -262,18 +186,15 @@ def _sentences(access: Access) -> list[str]:
 def _explain(command: SimpleCommand) -> str:
     words = [word.text for word in command.words[1:]]
     plain = [text for text in words if not text.startswith("-")]
-    name, kind = command.program, command.program.rstrip("3")
-    subcommand = " ".join((name, *plain[:1]))
-    if plain and subcommand in PROGRAMS:
-        name = kind = subcommand
+    name, row = command.program, facts(command.program)
+    if plain and facts(name, plain[0]).says:
+        name, row = f"{name} {plain[0]}", facts(name, plain[0])
         plain = plain[1:]
-    unknown = "only reads and prints" if is_plain_reader(command) else "is a program crushpy does not know"
-    what = PROGRAMS.get(kind, unknown)
-    if kind in INTERPRETERS and command.stdin and not plain:
+    if row.interpreter and command.stdin and not plain:
         source = "the command before it prints" if command.stdin == "pipe" else "it reads"
         return f"`{name}` runs whatever {source}."
-    pattern, more = OPTIONS.get(kind, ("", ""))
-    if pattern and any(re.fullmatch(pattern, text) for text in words):
-        what += f", {more}"
+    unknown = "only reads and prints" if is_plain_reader(command) else "is a program crushpy does not know"
+    pattern, more = row.more
+    does_more = pattern and any(re.fullmatch(pattern, text) for text in words)
     about = f" ({', '.join(plain[:3])}{', …' if len(plain) > 3 else ''})" if plain else ""
-    return f"`{name}` {what}{about}."
+    return f"`{name}` {row.says or unknown}{f', {more}' if does_more else ''}{about}."

@@ -11,165 +11,67 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.access import Access
-from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
+from crushpy.permissions.git_commands import git_reads
+from crushpy.permissions.options import Argument, read_arguments
 from crushpy.permissions.path_rules import MAX_SEARCHED_FILES, is_forbidden_below, secret_places_in
-from crushpy.permissions.risky_options import Risk, git_reads, option_value
-from crushpy.permissions.risky_words import ALIKE, risky_words
+from crushpy.permissions.programs import Program, facts, option_names
+from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.security.safe_git import git_output
 
-
-class Reader(Data, frozen=True):
-    """How to find the files that one program reads among its words. Options: letters, and names in a text."""
-
-    patterns: int = 0
-    """How many of its first operands are not files: a search pattern, a script."""
-    spares: tuple[str, str] = ("", "")
-    """Options that give the pattern instead, so that every operand is a file."""
-    refused: tuple[str, str] = ("", "")
-    """Options that follow links or take file names from a file."""
-    values: str = ""
-    """Letters of options with a value that is not a file, attached or as the next word."""
-    inside: str = ""
-    """A regular expression no word may match: the script would read files by itself."""
-
-
-_GREP = Reader(1, ("ef", "regexp file"), ("fR", "file exclude-from dereference-recursive"), "ABCemdD")
-_CHECKSUM = Reader(refused=("c", "check"))
-_PLAIN = Reader()
-
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys(word_set("cat tac nl rev fold expand unexpand fmt uniq comm tail head readlink"), _PLAIN),
-    **dict.fromkeys(word_set("realpath cmp column join od xxd hexdump ls stat df"), _PLAIN),
-    **dict.fromkeys(
-        word_set("cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"), _CHECKSUM
-    ),
-    **dict.fromkeys(word_set("grep egrep fgrep"), _GREP),
-    **dict.fromkeys(word_set("cut paste"), Reader(values="d")),
-    "wc": Reader(refused=("", "files0-from")),
-    "sort": Reader(refused=("T", "files0-from temporary-directory"), values="t"),
-    "du": Reader(refused=("LDX", "dereference dereference-args exclude-from files0-from")),
-    "diff": Reader(refused=("rX", "recursive exclude-from from-file to-file")),
-    "file": Reader(refused=("fmMzZ", "files-from magic-file uncompress")),
-    "strings": Reader(inside=r"\A@"),
-    "tree": Reader(refused=("lR", "fromfile fromtabfile")),
-    "rg": Reader(
-        1,
-        ("ef", "regexp file files type-list"),
-        ("fLz", "file follow ignore-file search-zip"),
-        "ABCEMTegjmrtd",
-    ),
-    "sed": Reader(1, ("ef", "expression file"), values="el"),
-    "awk": Reader(1, values="Fv", inside=r"getline|ARGV"),
-    "jq": Reader(
-        1,
-        refused=("fL", "from-file slurpfile rawfile argfile"),
-        inside=r"\b(?:import|include|modulemeta)\b",
-    ),
-    "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
-    "fd": Reader(1, refused=("LC", "follow search-path base-directory"), values="eEtdSocj"),
-}
-_COPIERS = {
-    **dict.fromkeys(("ag", "ack", "zgrep"), Reader(1)),
-    **dict.fromkeys(word_set("cp rsync scp tar zip bat less more base64 gzip bzip2 xz zstd"), _PLAIN),
-}
-"""Programs that print or copy files, without being known to only read."""
-_LISTS = word_set("ls stat df du tree find fd readlink realpath")
-"""Readers that print names, not contents, unless they run something."""
-_RECURSIVE = word_set("rg ag ack find fd")
-"""They read the current folder if their words name none."""
-_RECURSES = re.compile(r"-\w*[rd]|--[rd]")
-"""Options with which grep reads folders."""
 _SHOWS_HIDDEN = re.compile(r"-\w*[u.]|--(?:hid|unr)")
 _GIT_PRINTS = word_set(
     "grep diff show blame annotate archive cat-file format-patch whatchanged -p -u --patch"
 )
 """Subcommands and options with which git prints or copies contents."""
 
-_NO_FILE_PROGRAMS = word_set(
-    "echo printf basename dirname seq sleep which type true false : expr whoami id uname hostname pwd date tr"
-    " nproc uptime free groups"
-)
-"""Programs that do not read the files their words name."""
-_REFUSED_LETTERS = {"date": "fr"}
-PLAIN_PROGRAMS = {*_READERS, *_NO_FILE_PROGRAMS} | word_set(
-    "fdfind gawk mawk test [ mkdir touch cp mv rm rmdir ln chmod tee cd set break continue return exit shift"
-    " wait"
-)
-"""Programs that run nothing but what their risky words name, whatever the folder."""
-
-
-def _find_reader(program: str) -> Reader | None:
-    return _READERS.get(ALIKE.get(program, program))
-
 
 def is_plain_reader(command: SimpleCommand) -> bool:
     """True if the program only reads, and no word writes, executes or hides what is read."""
-    name = command.words[0].text
-    if command.words[0].kind != "literal" or command.inner:
+    name, row = command.words[0], facts(command.words[0].text)
+    if not row.reads or name.kind != "literal" or command.inner or risky_words(command):
         return False
-    if risky_words(command):
-        return False
-    if name in _NO_FILE_PROGRAMS:
-        letters = _REFUSED_LETTERS.get(name, "")
-        return not any(set(word.text[1:]) & set(letters) for word in command.words if word.is_option)
-    reader = _find_reader(name)
-    return reader is not None and not any(_is_refused(word, reader) for word in command.words[1:])
+    return not any(_reads_elsewhere(argument, row) for argument in read_arguments(command.words, row))
 
 
-def _is_refused(word: Word, reader: Reader) -> bool:
-    if reader.inside and re.search(reader.inside, word.text):
+def _reads_elsewhere(argument: Argument, row: Program) -> bool:
+    word = argument.word
+    if argument.has(row.elsewhere) or (row.unread and re.search(row.unread, word.text)):
         return True
-    if not word.is_option:
-        return word.kind == "unknown" and word.may_be_option
-    return option_value(word.text, Risk(*reader.refused, reader.values)) is not None
+    return row.reads != "nothing" and word.kind == "unknown" and argument.is_option
 
 
-def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
-    """All words of a reader that may name files."""
-    words = command.words
-    if reader is None:
-        yield from (word for word in words[1:] if word.kind == "pattern")  # the shell expands them
+def _read_words(command: SimpleCommand, row: Program) -> Iterator[Word]:
+    """All words of a program that may name files it reads."""
+    if row.reads == "nothing":
+        yield from (word for word in command.words[1:] if word.kind == "pattern")  # the shell expands them
         return
+    arguments = list(read_arguments(command.words, row))
     # In doubt an option replaces the pattern, so that more words count as files.
-    options = (word.text for word in words if word.is_option)
-    spares = any(option_value(text, Risk(*reader.spares)) is not None for text in options)
-    patterns = 0 if spares else reader.patterns
-    is_value = options_over = False
-    for word in words[1:]:
-        if is_value and patterns:
-            is_value = False
-            if word.kind != "literal":
-                yield word
-        elif word.text == "--" and not options_over:
-            options_over = True
-        elif word.is_option and not options_over:
-            is_value = option_value(word.text, Risk(reader.values)) == ""
-            yield from _option_path(word.text, reader)
-        elif patterns:
-            patterns -= 1
-            if word.kind == "pattern":
-                yield word
-        else:
+    is_pattern = row.pattern and not any(argument.has(f"{row.script} {row.inputs}") for argument in arguments)
+    for argument in arguments:
+        word = argument.word
+        if argument.is_operand and is_pattern:
+            is_pattern = False
+            yield from [word] if word.kind == "pattern" else []
+        elif argument.names and not argument.is_operand:
+            yield from _option_path(word) if argument.names[-1] not in option_names(row.values) else []
+        elif not (is_pattern and word.kind == "literal"):
             yield word
 
 
-def _option_path(text: str, reader: Reader) -> Iterator[Word]:
+def _option_path(word: Word) -> Iterator[Word]:
     """A value attached to an option that may be a path."""
-    if text.startswith("--"):
-        found = re.search(r"=(.*)", text, re.DOTALL)
-    else:
-        found = re.match(rf"-[^\0{reader.values}]+?([/~.].*)", text, re.DOTALL)
-    if found:
+    if found := re.match(r"(?:--[^=]*=|-[^-][^/~.]*(?=[/~.]))(.*)", word.text, re.DOTALL):
         yield Word(found[1])
 
 
 def _git_paths(word: Word) -> Iterator[Word]:
     """What git may take for a file in a word: `README`, `HEAD:README`, `:(top)README`, `--contents=x`."""
     if word.is_option:
-        yield from _option_path(word.text, _PLAIN)
+        yield from _option_path(word)
     else:
         yield word if word.kind != "literal" else Word(re.split(r"[:)]", word.text)[-1])
 
@@ -257,7 +159,7 @@ class ReadOnlyPolicy:
             words = [path for word in command.words[2:] for path in _git_paths(word)]
         else:
             reads = is_plain_reader(command)
-            words = list(read_words(command, _find_reader(name))) if reads else []
+            words = list(_read_words(command, facts(name))) if reads else []
         paths = [self._paths_of(word) for word in words]
         if not reads or None in paths or self._is_from_workspace(name):
             return []
@@ -276,27 +178,25 @@ class ReadOnlyPolicy:
         return [part for leaf in leaves for part in self._forbidden_to(leaf)]
 
     def _forbidden_to(self, command: SimpleCommand) -> Iterator[Decision]:
-        program = ALIKE.get(command.program, command.program)
+        row, arguments = facts(command.program), list(read_arguments(command.words, facts(command.program)))
         options = [word.text for word in command.words if word.is_option]
-        is_git = program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
-        prints_names = "--files" in options or (program in _LISTS and not risky_words(command))
+        is_git = command.program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
+        has_files = row.copies or row.reads == "contents" or (row.reads == "names" and risky_words(command))
         if is_git:
             words = [path for word in command.words[2:] for path in _git_paths(word)]
-        elif program not in _READERS | _COPIERS or prints_names:
+        elif not has_files or "--files" in options:
             return
         else:
-            words = list(read_words(command, (_READERS | _COPIERS)[program]))
-            if program in ("cp", "rsync", "scp") and not any(
-                text.startswith(("-t", "--t")) for text in options
-            ):
+            words = list(_read_words(command, row))
+            has_target = any(argument.has("-t --target-directory") for argument in arguments)
+            if command.program in ("cp", "rsync", "scp") and not has_target:
                 words = words[:-1]
         paths = [path for word in words for path in self._paths_of(word) or ()]
-        searches = program in _RECURSIVE and command.stdin != "pipe"
-        if not any(map(os.path.lexists, paths)) and (
-            is_git or searches or ("grep" in program and any(map(_RECURSES.match, options)))
-        ):
+        searches = row.searches and command.stdin != "pipe"
+        recurses = any(argument.has(row.recurses) for argument in arguments)
+        if not any(map(os.path.lexists, paths)) and (is_git or searches or recurses):
             paths += map(str, self._folders)
-        skips_hidden = program in ("rg", "ag", "fd") and not any(map(_SHOWS_HIDDEN.match, options))
+        skips_hidden = row.skips_hidden and not any(map(_SHOWS_HIDDEN.match, options))
         for path in dict.fromkeys(paths):
             decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
             if decided.by == "rule" and decided.verdict != "allow":

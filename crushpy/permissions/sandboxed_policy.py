@@ -11,9 +11,9 @@ from crushpy.core.access import Access, Privileges
 from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.command_policy import HARMLESS_FILES, NETWORK_FILES, CommandPolicy
 from crushpy.permissions.decision import Decision, decide_path, host_matches, strictest
+from crushpy.permissions.git_commands import git_changes
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.read_only_commands import CommandLine
-from crushpy.permissions.risky_options import git_changes
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
 from crushpy.permissions.shell.ast import Redirect, SimpleCommand, with_inner
 from crushpy.permissions.written_paths import WrittenWord, decide_word, written_words

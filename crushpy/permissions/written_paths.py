@@ -3,37 +3,18 @@
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, decide_path
+from crushpy.permissions.options import option_words, read_arguments
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.programs import facts
 from crushpy.permissions.read_only_commands import CommandLine
-from crushpy.permissions.risky_options import Risk, option_value
 from crushpy.permissions.rules import WRITE
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
-
-_CREATING_PROGRAMS = word_set("mkdir touch mkfifo")
-_CHANGING_PROGRAMS = word_set("rm rmdir unlink shred truncate tee gzip gunzip bzip2 bunzip2 xz unxz zstd")
-_FIRST_OPERAND_IS_MODE = word_set("chmod chown chgrp setfacl chattr")
-"""The first operand is not a file."""
-_LAST_OPERAND_PROGRAMS = word_set("cp ln install")
-_VALUED_LETTERS = {
-    **{"truncate": "sr", "touch": "rdt", "mkdir": "m", "install": "mogtS"},
-    **dict.fromkeys(("cp", "mv", "ln"), "tS"),
-}
-"""Letters of options that take a value."""
-_OUTPUT_OPTIONS = {
-    "curl": Risk("o", "output"),
-    "wget": Risk("OP", "output-document directory-prefix"),
-    "tar": Risk("C", "directory"),
-    "unzip": Risk("d"),
-    "sort": Risk("o", "output"),
-}
-"""Options that name a file or folder to write."""
 
 
 class WrittenWord(Data, frozen=True):
@@ -48,57 +29,36 @@ class WrittenWord(Data, frozen=True):
 
 def written_words(command: SimpleCommand) -> list[WrittenWord]:
     """The words this one simple command would write to, if its program is known."""
-    program, words = command.program, command.words[1:]
-    operands = list(_operands(words, _VALUED_LETTERS.get(program, "")))
-    if program in _CREATING_PROGRAMS:
-        return [WrittenWord(word, creates=True) for word in operands]
-    if program in _CHANGING_PROGRAMS:
-        return [WrittenWord(word) for word in operands]
-    if program in _FIRST_OPERAND_IS_MODE:
-        return [WrittenWord(word, creates=True) for word in operands[1:]]  # the content stays
-    if program in _LAST_OPERAND_PROGRAMS or program == "mv":
-        folders = list(_option_words(words, Risk("t", "target-directory")))
-        target = folders or operands[-1:]
-        sources = operands if folders else operands[:-1]
-        moved = [WrittenWord(word) for word in sources] if program == "mv" else []
-        names = tuple(word.text.rstrip("/").rpartition("/")[2] for word in sources)
-        return [*moved, *(WrittenWord(word, into=names) for word in target)]
-    options = [word.text for word in words if word.is_option]
-    in_place = any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in options)
-    if program in ("sed", "gsed", "perl") and in_place:
-        gives_script = any(re.match(r"-[a-zA-Z]*[ef]$|--expression|--file", text) for text in options)
+    row, words = facts(command.program), command.words
+    arguments = list(read_arguments(words, row))
+    operands = [argument.word for argument in arguments if argument.is_operand]
+    match row.writes:
+        case "new":
+            return [WrittenWord(word, creates=True) for word in operands]
+        case "all":
+            return [WrittenWord(word) for word in operands]
+        case "mode":
+            return [WrittenWord(word, creates=True) for word in operands[1:]]  # the content stays
+        case "last" | "move":
+            folders = list(option_words(words, row, row.output))
+            target = folders or operands[-1:]
+            sources = operands if folders else operands[:-1]
+            moved = [WrittenWord(word) for word in sources] if row.writes == "move" else []
+            names = tuple(word.text.rstrip("/").rpartition("/")[2] for word in sources)
+            return [*moved, *(WrittenWord(word, into=names) for word in target)]
+        case "":
+            pass
+    if any(argument.has(row.in_place) for argument in arguments):
+        gives_script = any(argument.has(f"{row.script} {row.inputs}") for argument in arguments)
         return [WrittenWord(word) for word in operands[0 if gives_script else 1 :]]
-    if program == "dd":
+    if command.program == "dd":
         return [WrittenWord(Word(word.text[3:])) for word in words if word.text.startswith("of=")]
-    if program == "patch":
+    if command.program == "patch":
         return [WrittenWord(word) for word in operands[:1]] or [WrittenWord(Word("."))]
-    if program == "find" and any(word.text == "-delete" for word in words):
-        starts = list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words))
+    if command.program == "find" and any(word.text == "-delete" for word in words):
+        starts = list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words[1:]))
         return [WrittenWord(word) for word in starts or [Word(".")]]
-    return [
-        WrittenWord(word, into=("\1",)) for word in _option_words(words, _OUTPUT_OPTIONS.get(program, Risk()))
-    ]
-
-
-def _operands(words: Sequence[Word], valued: str) -> Iterator[Word]:
-    skip = options_over = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word.text == "--" and not options_over:
-            options_over = True
-        elif word.is_option and not options_over:
-            skip = option_value(word.text, Risk(valued)) == ""
-        else:
-            yield word
-
-
-def _option_words(words: Sequence[Word], options: Risk) -> Iterator[Word]:
-    """The values of these options, attached or as the next word."""
-    for place, word in enumerate(words):
-        value = option_value(word.text, options) if word.is_option else None
-        if value is not None:
-            yield from [Word(value)] if value else words[place + 1 : place + 2]
+    return [WrittenWord(word, into=("\1",)) for word in option_words(words, row, row.output)]
 
 
 _BUILD_OUTPUT = word_set(

@@ -339,6 +339,7 @@ def test_rules_say_what_may_be_read(project: Path) -> None:
 PRINTS_BELOW = r"""
 grep -r x .
 grep -rn x
+grep -R x
 grep -rn x src
 grep --recurs x src
 grep -d recurse x src

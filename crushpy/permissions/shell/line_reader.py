@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, Word, with_inner, word_set
-from crushpy.permissions.shell.wrappers import HARMLESS_ASSIGNMENT, unwrap
+from crushpy.permissions.shell.wrappers import is_harmless_assignment, unwrap
 
 _MAX_CHARACTERS = 100_000
 _MAX_DEPTH = 8
@@ -339,7 +339,7 @@ class _Reader:
             self._fail(f"`{words.pop(0)[1]}` begins a compound command")
         while words and (found := _ASSIGNMENT.match(words[0][1])):
             word, _ = words.pop(0)
-            if word.kind != "literal" or not HARMLESS_ASSIGNMENT.fullmatch(word.text) or not words:
+            if word.kind != "literal" or not is_harmless_assignment(word.text) or not words:
                 self._fail(f"setting {found[0].rstrip('=')} can change what is executed")
         if words:
             command = unwrap(SimpleCommand(tuple(word for word, _ in words)), self._read_inner, self._fail)

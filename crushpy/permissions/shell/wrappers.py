@@ -4,91 +4,31 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from crushpy.core.messages import Data
+from crushpy.permissions.options import read_arguments
+from crushpy.permissions.programs import Program, facts, option_names
 from crushpy.permissions.shell.ast import UNKNOWN, SimpleCommand, Word, word_set
 
 ReadScript = Callable[[str], tuple[SimpleCommand, ...]]
 Fail = Callable[[str], None]
 
-HARMLESS_ASSIGNMENT = re.compile(
+_HARMLESS_ASSIGNMENT = (
     r"(?:LANG|LANGUAGE|LC_\w+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|CI|NODE_ENV"
     r"|DEBIAN_FRONTEND|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER)"
     r"|RUST_(?:BACKTRACE|LOG)|GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS)|CARGO_TERM_COLOR|GO(?:OS|ARCH|MAXPROCS))"
-    r"=[\w.,:@%+-]*|(?:GIT_)?PAGER=cat",
-    re.ASCII,
+    r"=[\w.,:@%+-]*|(?:GIT_)?PAGER=cat"
 )
-"""Variables that change no program into another."""
+"""Variables that change no program into another. Compiled if there is an assignment."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 _SHELL_FLAGS = re.compile(r"-[eulx]+")
 _SHELL_SCRIPT = re.compile(r"-[eulx]*c")
 SHELLS = frozenset(("sh", "bash", "dash"))
 
 
-class _Wrapper(Data, frozen=True):
-    """The options of a program that runs the words after them. Any other option: it is not unwrapped."""
-
-    flags: str = ""
-    """Separated by spaces."""
-    valued: str = ""
-    """Options with a value: the next word, or what is glued on."""
-    positional: int = 0
-    """Words between the options and the command (the duration of timeout)."""
-    transparent: bool = True
-    """False: a rule has to spell this program too."""
-
-
-_WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
-    ("env",): _Wrapper(),  # without a PATH, bash also searches the current folder
-    ("command",): _Wrapper("-p"),
-    ("builtin",): _Wrapper(),
-    ("nohup",): _Wrapper(),
-    ("setsid",): _Wrapper("-f -w --fork --wait"),
-    ("time",): _Wrapper("-p"),
-    ("timeout",): _Wrapper(
-        "--foreground --preserve-status -v --verbose", "-s --signal -k --kill-after", positional=1
-    ),
-    ("nice",): _Wrapper(valued="-n --adjustment"),
-    ("ionice",): _Wrapper("-t", "-c -n --class --classdata"),
-    ("stdbuf",): _Wrapper(valued="-i -o -e --input --output --error"),
-    ("xargs",): _Wrapper(
-        "-0 --null -r --no-run-if-empty -t --verbose -x --exit",
-        "-n --max-args -L --max-lines -P --max-procs -s --max-chars -d --delimiter -I",
-    ),
-    ("sudo",): _Wrapper("-n -E -H -S", "-u --user -g --group", transparent=False),
-    ("doas",): _Wrapper("-n", "-u", transparent=False),
-    ("npx",): _Wrapper("-y --yes", transparent=False),
-    ("npm", "exec"): _Wrapper("-y --yes", transparent=False),
-    **{
-        words: _Wrapper(transparent=False)
-        for words in (
-            *(("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pdm", "run"), ("hatch", "run")),
-            *(("rye", "run"), ("bunx",), ("pnpm", "exec"), ("pnpm", "dlx"), ("yarn", "exec")),
-            *(("yarn", "dlx"), ("bundle", "exec")),
-        )
-    },
-}
-
-RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
-    "exec eval sh bash dash ash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter"
-    " chroot systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate"
-    " gdb taskset chrt setarch runuser prlimit choom sg tmux screen unbuffer rlwrap proxychains proxychains4"
-    " torsocks torify faketime dbus-run-session dbus-launch xvfb-run openvt xterm numactl cpulimit perf"
-    " valgrind rr heaptrack chronic ts sem ssh-agent runcon start-stop-daemon daemonize capsh ld.so"
-    " eatmydata fakeroot proot systemd-inhibit systemd-cat cgexec chpst setuidgid softlimit dumb-init tini"
-    " gosu su-exec nix-shell nsjail"
-)
-"""Programs that run words they are given."""
-RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
-    *(("docker", "run"), ("docker", "exec"), ("podman", "run"), ("podman", "exec"), ("kubectl", "exec")),
-    *(("kubectl", "run"), ("npm", "x"), ("deno", "eval"), ("deno", "run"), ("bun", "x"), ("bun", "run")),
-    *(("bun", "exec"), ("pipx", "run"), ("uvx",), ("conda", "run"), ("uv", "tool"), ("nix", "run")),
-    *(("nix", "shell"), ("nix", "develop"), ("go", "run"), ("cargo", "install"), ("go", "install")),
-    *(("direnv", "exec"), ("mise", "exec"), ("mise", "x"), ("rtx", "x"), ("asdf", "exec"), ("rbenv", "exec")),
-    *(("pyenv", "exec"), ("fnm", "exec"), ("volta", "run")),
-}
-
-
 _HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
+
+
+def is_harmless_assignment(text: str) -> bool:
+    return bool(re.fullmatch(_HARMLESS_ASSIGNMENT, text, re.ASCII))
 
 
 def harmless_globals(words: Sequence[str]) -> int:
@@ -115,11 +55,12 @@ def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> Simpl
                 fail(f"what {command.program} runs cannot be read")
             return command
         return SimpleCommand(command.words, read_script(script), transparent=True)
-    found = _find(command.words)
-    if found is None:
+    second = command.words[1] if len(command.words) > 1 else UNKNOWN
+    names = 2 if second.kind == "literal" and facts(command.program, second.text).runs else 1
+    row = facts(command.program, second.text) if names == 2 else facts(command.program)
+    if row.runs not in ("inner", "spelled"):
         return command
-    names, wrapper = found
-    start = _after_options(command.words, len(names), wrapper)
+    start = _inner_start(command.words, names, row)
     if start is None:
         if command.program == "time":  # bash reads the words after it in its own way
             fail("what time runs cannot be read")
@@ -129,7 +70,7 @@ def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> Simpl
         and start < len(command.words)
         and (assignment := _ASSIGNMENT.match(command.words[start].text))
     ):
-        if not HARMLESS_ASSIGNMENT.fullmatch(command.words[start].text):
+        if not is_harmless_assignment(command.words[start].text):
             fail(f"setting {assignment[0][:-1]} can change what is executed")
         start += 1
     words = command.words[start:]
@@ -138,43 +79,26 @@ def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> Simpl
     if command.program == "xargs":
         words = _with_input(words, command.words[1:start])
     inner = unwrap(SimpleCommand(words), read_script, fail)
-    return SimpleCommand(command.words, (inner,), start, wrapper.transparent)
+    return SimpleCommand(command.words, (inner,), start, row.runs == "inner")
 
 
-def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
-    program = words[0].text.rpartition("/")[2]
-    second = words[1].text if len(words) > 1 and words[1].kind == "literal" else ""
-    for names in ((program, second), (program,)):
-        if names in _WRAPPERS:
-            return names, _WRAPPERS[names]
-    return None
-
-
-def _after_options(words: Sequence[Word], index: int, wrapper: _Wrapper) -> int | None:
-    """Where the inner command begins, after options from `index` on; None if unknown."""
-    flags, valued = wrapper.flags.split(), wrapper.valued.split()
-    while index < len(words) and words[index].text.startswith("-"):
-        text = words[index].text
-        if words[index].kind != "literal":
+def _inner_start(words: Sequence[Word], names: int, row: Program) -> int | None:
+    """Where the inner command begins, after the `names` of the program and its options; None if unknown."""
+    known = option_names(f"{row.flags} {row.values}")
+    start = len(words)
+    for argument in read_arguments(words[names - 1 :], row):
+        if argument.word.kind != "literal" and argument.word.text.startswith("-"):
             return None
-        if text == "--" or (text == "-" and words[0].text not in ("env", "time")):
-            index += text == "--"
+        if argument.is_operand:
+            start = argument.index + names - 1
             break
-        name, equals, _ = text.partition("=")
-        if text in flags:
-            index += 1
-        elif text in valued:
-            index += 2
-        elif (equals and name.startswith("--") and name in valued) or (
-            not text.startswith("--") and text[:2] in valued
-        ):
-            index += 1
-        else:
+        if not set(argument.names) <= (set() if argument.is_value else known):
             return None
-    index += wrapper.positional
-    if index > len(words) or any(word.kind != "literal" for word in words[:index]):
+    if words[0].text in ("env", "time") and start < len(words) and words[start].text == "-":
         return None
-    return index
+    start += row.before
+    is_known = start <= len(words) and all(word.kind == "literal" for word in words[:start])
+    return start if is_known else None
 
 
 def _with_input(words: tuple[Word, ...], options: Sequence[Word]) -> tuple[Word, ...]:
