@@ -87,8 +87,9 @@ class HostAdditions(msgspec.Struct, frozen=True):
 async def open_conversation(
     environment: ProjectEnvironment, options: StartOptions, additions: HostAdditions | None = None
 ) -> Conversation:
-    """Opens a new or a stored conversation. A new one does not touch the database yet."""
+    """Opens a new or a stored conversation. A new one is stored with its first prompt."""
     store = environment.store()
+    store.open_in_background()
     loaded = await _load_stored(environment, options, store)
     if loaded is None:
         model = await _choose_model(environment)

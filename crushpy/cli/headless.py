@@ -270,6 +270,7 @@ class _RunObserver:
             and not self._warnings_printed
         ):
             self._warnings_printed = True
+            gc.freeze()  # loaded modules are never freed: collections skip them from now on
             gc.enable()
             for warning in self._warnings:
                 self._out(events.Notice(warning, "warning"))

@@ -382,7 +382,8 @@ class Retry(Event, frozen=True, tag="retry"):
 
 
 class Error(Event, frozen=True, tag="error"):
-    """The turn failed. `turn_end` follows with status `error`."""
+    """The turn failed. `turn_end` follows with status `error`; at once, if there is no `prompt` because it
+    could not be sent."""
 
     kind: str
     message: str

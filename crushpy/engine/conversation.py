@@ -204,7 +204,7 @@ class Conversation:
             recorder = self._runtime.change_recorder
             turn = self._agent.turn(spent)
             recorder.turn_begins()
-            status = await turn.run(prompt, self._steer, recorder.prompt_committed)
+            status = await turn.run(prompt, self._steer)
             recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
             slot.failure = turn.failure
         except asyncio.CancelledError:  # while hooks ran
@@ -412,7 +412,6 @@ class Conversation:
     def warm_up(self) -> None:
         """Loads in the background what the first turn needs, while the front end waits for its user."""
         if not self._closed:
-            self._store.open_in_background()
             self._approvals.warm_up()
 
     def expect_prompt(self) -> None:

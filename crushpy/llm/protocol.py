@@ -113,7 +113,7 @@ class Provider(Protocol):
 
     @property
     def slow_to_begin(self) -> bool:
-        """A request would leave only after seconds, so the user's prompt must be shown before it."""
+        """A request would leave only after seconds, which the user is shown."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Piece]: ...

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import termios
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from support.databases import both_databases
-from support.headless import Done, Run, Start, is_alive, until
+from support.headless import Done, Live, Run, Start, is_alive, until
 from support.process_state import seen_from_here
 
 from crushpy.core.messages import Message
@@ -196,6 +197,26 @@ def assert_valid(sent: list[dict[str, Any]]) -> None:
 
 
 @both_databases
+def test_prompt_is_stored_when_the_run_is_killed_as_its_request_arrives(
+    start: Start, run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    live: Live | None = None
+    begun = threading.Event()
+
+    def kill(_: dict[str, Any]) -> Reply:
+        assert begun.wait(60) and live is not None
+        live.process.kill()
+        return Reply("Too late.")
+
+    llm.script(kill, "Go on.")
+    live = start("remember this")
+    begun.set()
+    assert live.end().code == -signal.SIGKILL
+    assert run("--continue", "and now?").code == 0
+    sent = llm.requests[-1].body["messages"]
+    assert [message["content"] for message in sent[1:]] == ["remember this\n\nand now?"]
+
+
 def test_a_call_that_ran_when_the_process_was_killed_has_unknown_effects_and_is_not_run_again(
     start: Start, run: Run, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:

@@ -21,7 +21,7 @@ NEVER = {
 }
 """What a run over the lean wire has no need of."""
 LATER = NEVER | {
-    *("sqlite3", "jinja2", "tomlkit", "markdownify", "bs4"),
+    *("jinja2", "tomlkit", "markdownify", "bs4"),
     *("pathspec", "platformdirs"),
 }
 """What may be loaded only once the first request is on its way."""

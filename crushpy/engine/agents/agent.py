@@ -53,8 +53,6 @@ class Agent:
         )
 
     def turn(self, spent: Spent) -> Turn:
-        self.scope.services.workspace.jobs.warm_up()
-        self.scope.services.approvals.warm_up()
         return Turn(self.scope, self.view, self.policy, self.tools, spent)
 
 

@@ -47,6 +47,13 @@ class Services(msgspec.Struct, frozen=True):
         """The settings in force: they may change between two requests."""
         return self.user_settings.current
 
+    def prepare_calls(self) -> None:
+        """Loads what tool calls need in the background, while a reply is awaited."""
+        self.workspace.jobs.warm_up()
+        self.approvals.warm_up()
+        if self.recorder is not None:
+            self.recorder.warm_up()
+
 
 class AgentScope(msgspec.Struct, frozen=True):
     """One agent's session, models and event sink, beside the shared services."""

@@ -182,11 +182,9 @@ class Subagents:
         await agent.policy.preparations.close()
         self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
+        if turn.failure is not None and not session.stored:
+            raise turn.failure
         session_id = session.info.id
-        if not session.stored:  # it ended before its first request, for example at a limit
-            return FinishedTask(
-                status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
-            )
         await store.sessions.update(session_id, end_reason=status)
         if status == "interrupted":
             raise asyncio.CancelledError

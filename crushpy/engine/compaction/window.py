@@ -69,9 +69,11 @@ class ContextView:
 
     def now(self) -> WindowState:
         """The state by the figures at hand: cheap, loads nothing."""
-        return self._state(self.shown())
+        history, request = self.shown(), self._models.request(self._session.info, ())
+        budget = self._gauge.reading(request, history)
+        return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
 
-    def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
+    def shown(self) -> tuple[Message, ...]:
         """The history as a request shows it: with overrides, and without pictures if the model takes none."""
         overrides, sees = self._session.overrides, self._models.sees(self._session.info.model)
 
@@ -79,7 +81,7 @@ class ContextView:
             shown = apply_overrides(messages, overrides)
             return shown if sees else [without_images(message, NOT_SEEN) for message in shown]
 
-        self._sent.update((*self._session.history, *pending), (dict(overrides), sees), show)
+        self._sent.update(tuple(self._session.history), (dict(overrides), sees), show)
         return self._sent.shown
 
     async def counted(self) -> WindowState:
@@ -93,14 +95,9 @@ class ContextView:
         budget = await self._gauge.settled(state.request, state.history, threshold)
         return WindowState(state.history, state.request, budget, self._gauge.fixed_tokens(state.request))
 
-    def _state(self, history: tuple[Message, ...]) -> WindowState:
-        request = self._models.request(self._session.info, ())
-        budget = self._gauge.reading(request, history)
-        return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
-
-    def next_request(self, pending: Sequence[Message] = ()) -> Request:
-        """The next model call; in `llm` with the current status. `pending` messages are not stored yet."""
-        state = self._state(self.shown(pending))
+    def next_request(self) -> Request:
+        """The next model call; in `llm` with the current status."""
+        state = self.now()
         info, limit = self._session.info, state.request.max_output_tokens
         self.warn_about_budget(state.budget)
         status = status_text(state.budget, self.moment, len(self._session.branches))
@@ -187,7 +184,7 @@ class ContextView:
 
     def warn_once(self, key: str, text: str) -> None:
         """Shows a warning once in a conversation, however often its reason occurs."""
-        if key not in self._shown_warnings and self._session.stored:
+        if key not in self._shown_warnings:
             self._shown_warnings.add(key)
             self._emit(Notice(text, "warning"))
 
@@ -197,7 +194,7 @@ class ContextView:
         if self._models.learning_problem:
             self.warn_once("learning", self._models.learning_problem)
         doubted = self._models.learnt(model).window_doubted
-        if not budget.window_known and self._session.stored and not doubted:
+        if not budget.window_known and not doubted:
             self._models.learn(model, window_doubted=True)
             self.warn_once(
                 f"window {model}",

@@ -110,8 +110,8 @@ class ChangeRecorder:
         if self._job is not None:
             self._look_beside(None)
 
-    def prompt_committed(self) -> None:
-        """Starts the first scan with the first prompt, in parallel with the model's reply."""
+    def warm_up(self) -> None:
+        """Starts the first scan, in parallel with the model's first reply."""
         if self._commands and self._first_look is None:
             self._first_look = self._look_beside(None)
 

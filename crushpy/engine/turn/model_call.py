@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -130,8 +130,8 @@ class ModelCall:
         self._may_retry = may_retry
         self.draft = Draft()
 
-    async def _before_reply(self) -> None:
-        """Called once the request is sent, before anything of the reply is shown."""
+    def _on_sent(self) -> None:
+        """Called once the request is sent."""
 
     def _on_change(self) -> None:
         """Called for every piece of text or thinking."""
@@ -149,7 +149,6 @@ class ModelCall:
                 self._check()
                 return self.draft
             except ModelError as error:
-                await self._before_reply()
                 await self._on_failure(error)
                 attempt += 1
                 seconds = retry_delay(error, attempt, random.random())  # noqa: S311
@@ -175,10 +174,10 @@ class ModelCall:
             if self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
                     async for piece in stream:
-                        await self._add(draft, piece)
+                        self._add(draft, piece)
                         break
             async for piece in stream:
-                await self._add(draft, piece)
+                self._add(draft, piece)
                 if draft.meter.full:
                     draft.stop_thinking()
                     draft.end = protocol.Done("length")
@@ -188,11 +187,11 @@ class ModelCall:
             if close is not None:
                 await close()
 
-    async def _add(self, draft: Draft, piece: protocol.Piece) -> None:
+    def _add(self, draft: Draft, piece: protocol.Piece) -> None:
         piece = draft.meter.measure(piece)
         match piece:
             case protocol.Sent():
-                await self._before_reply()
+                self._on_sent()
             case protocol.TextPiece():
                 draft.stop_thinking()
                 draft.text.append(piece.text)
@@ -219,18 +218,11 @@ class RecordedCall(ModelCall):
     The draft is saved a few times a second, on the storage thread: a killed process loses no more than that.
     """
 
-    def __init__(
-        self,
-        scope: AgentScope,
-        request: protocol.Request,
-        spent: Spent,
-        commit: Callable[[], Awaitable[None]],
-    ) -> None:
-        """`commit` stores the prompt: nothing of the reply is shown before."""
+    def __init__(self, scope: AgentScope, request: protocol.Request, spent: Spent) -> None:
         super().__init__(scope.models.provider(request.model), request, scope.emit)
         self._session, self._models = scope.session, scope.models
         self._spent = spent
-        self._commit = commit
+        self._services = scope.services
         self._drafts, self._session_id = scope.services.store.messages, scope.session.info.id
         self._draft_id = new_id()
         self._due: asyncio.TimerHandle | None = None
@@ -242,8 +234,8 @@ class RecordedCall(ModelCall):
         finally:
             self._stop_saving()  # storing the complete reply removes the draft
 
-    async def _before_reply(self) -> None:
-        await self._commit()
+    def _on_sent(self) -> None:
+        self._services.prepare_calls()
 
     def _on_change(self) -> None:
         if self._due is None:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -25,30 +24,12 @@ from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.storage.records import DatabaseLost
-from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
 AddQueuedPrompts = Callable[[], Awaitable[None]]
 THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
-
-
-class Once:
-    """Runs a coroutine function once, however often it is called; a failure is raised to every caller."""
-
-    def __init__(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._action = action
-        self._task: asyncio.Future[None] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._task is not None and self._task.done() and self._task.exception() is None
-
-    async def __call__(self) -> None:
-        if self._task is None:
-            self._task = spawn(self._action())
-        await asyncio.shield(self._task)
 
 
 class Turn:
@@ -67,29 +48,14 @@ class Turn:
         self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
 
-    async def run(
-        self,
-        prompt: Message,
-        steer: AddQueuedPrompts | None = None,
-        on_committed: Callable[[], None] = lambda: None,
-    ) -> TurnStatus:
-        """`steer` is awaited between two steps, when every call has its result: it may add prompts.
-        `on_committed` is called once the prompt is stored."""
-        prompt, self._steer = self._mode_notes.with_prompt(prompt), steer
-
-        async def add_prompt() -> None:
-            await self._session.add_prompt(prompt)
-            on_committed()
-
-        commit = Once(add_prompt)
+    async def run(self, prompt: Message, steer: AddQueuedPrompts | None = None) -> TurnStatus:
+        """`steer` is awaited between two steps, when every call has its result: it may add prompts."""
+        self._steer = steer
         try:
-            status = await self._until_stopped(prompt, commit)
+            status = await self._until_stopped(prompt)
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                 await uncancellable(self._policy.branches.return_all(status))
         except CrushpyError as error:
-            if self._scope.interactive and not commit.done:  # the user sees the prompt, so it is stored
-                with suppress(CrushpyError):
-                    await commit()
             status = self._fail(rescued(self._session, error) if isinstance(error, DatabaseLost) else error)
         except Exception as error:
             log.exception("the turn failed")
@@ -97,20 +63,21 @@ class Turn:
         self._emit(TurnEnded(status))
         return status
 
-    async def _until_stopped(self, prompt: Message, commit: Once) -> TurnStatus:
+    async def _until_stopped(self, prompt: Message) -> TurnStatus:
         try:
-            model = self._session.info.model
-            if self._session.stored:
-                await commit()
-            await self._models.prepare(model, tools=True)
-            if not commit.done and self._models.provider(model).slow_to_begin:
-                self._models.warm_up(model)
-                await commit()
-            return await self._steps_until_done(prompt, commit)
+            await self._store_prompt(self._mode_notes.with_prompt(prompt))
+            return await self._steps_until_done()
         except asyncio.CancelledError:
-            with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                await uncancellable(commit())  # the prompt is kept, however early the interrupt
             return "interrupted"
+
+    async def _store_prompt(self, prompt: Message) -> None:
+        """Raises if there is no provider, which the prompt could be sent to: it is not stored then."""
+        try:
+            await self._models.prepare(self._session.info.model, tools=True)
+        except asyncio.CancelledError:
+            await uncancellable(self._session.add_prompt(prompt))
+            raise
+        await uncancellable(self._session.add_prompt(prompt))
 
     def _fail(self, error: CrushpyError) -> TurnStatus:
         self.failure = error
@@ -118,7 +85,7 @@ class Turn:
         self._emit(Error(kind, error.message, error.hint))
         return "error"
 
-    async def _steps_until_done(self, prompt: Message, commit: Once) -> TurnStatus:
+    async def _steps_until_done(self) -> TurnStatus:
         guard, times = LoopGuard(), 0
         while True:
             reached = self._spent.reached()
@@ -126,7 +93,7 @@ class Turn:
                 self._emit(Notice(f"Stopped: {reached}.", "warning"))
                 return "limit"
             self._spent.step()
-            message = await self._ask_model(prompt, commit)
+            message = await self._ask_model()
             if not message.calls:
                 if message.finish == "length":
                     self._emit(Notice("The reply was cut off at the output limit.", "warning"))
@@ -152,16 +119,14 @@ class Turn:
             if self._steer is not None and not self._spent.reached():
                 await self._steer()
 
-    async def _ask_model(self, prompt: Message, commit: Once) -> Message:
-        """One step's reply, stored. A new session's first request leaves before the prompt is committed;
-        `RecordedCall` awaits `commit` before the first event of the reply."""
+    async def _ask_model(self) -> Message:
+        """One step's reply, stored."""
         while True:
-            if commit.done:
-                await self._policy.before_model_call()
-                await self._mode_notes.add_due_note()
-                await asyncio.sleep(0)  # lets key presses through after thousands of results
-            request = self._view.next_request(() if commit.done else (prompt,))
-            call = RecordedCall(self._scope, request, self._spent, commit)
+            await self._policy.before_model_call()
+            await self._mode_notes.add_due_note()
+            await asyncio.sleep(0)  # lets key presses through after thousands of results
+            request = self._view.next_request()
+            call = RecordedCall(self._scope, request, self._spent)
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
