@@ -1,14 +1,17 @@
 """Small model calls beside the conversation: a title, a short summary, a test of a model."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.tags import element
+from crushpy.core.errors import CrushpyError
 from crushpy.core.events import SideAnswer
 from crushpy.core.messages import Message, Text, Usage
 from crushpy.core.templates import Templates
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import TITLE_LENGTH
 from crushpy.engine.turn.model_call import ModelCall
@@ -17,6 +20,9 @@ from crushpy.llm.model_listing import open_provider
 from crushpy.llm.protocol import Done, Request
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Settings
+from crushpy.util.spawn import spawn
+
+log = logging.getLogger(__name__)
 
 TITLE_TOKENS = 60
 ASIDE_TOKENS = 2_000
@@ -56,6 +62,38 @@ async def suggest_title(models: Models, templates: Templates, model: str, prompt
     answer, _ = await ask_once(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
     title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
     return title if 0 < len(title) <= TITLE_LENGTH else ""
+
+
+class TitleFinder:
+    """Gives a new conversation of the app a title after its first turn. A failure is only logged."""
+
+    def __init__(self, scope: AgentScope) -> None:
+        self._scope = scope
+        self._untitled = scope.interactive and not scope.session.stored
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, prompt: str) -> None:
+        """A turn is done, which began with `prompt`."""
+        if self._untitled:
+            self._untitled = False
+            self._task = spawn(self._find(prompt))
+
+    async def _find(self, prompt: str) -> None:
+        session, services = self._scope.session, self._scope.services
+        replies = (one for one in reversed(session.history) if one.role == "assistant")
+        reply = next((one.text for one in replies if one.says_something), "")
+        model = services.settings.small_model or session.info.model
+        try:
+            title = await suggest_title(self._scope.models, services.templates, model, prompt, reply)
+            if title:
+                await session.set_title(title)
+        except CrushpyError as error:
+            log.info("no title: %s", error.message)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
 
 async def answer_aside(

@@ -23,7 +23,7 @@ from support.talk import Talk, Talks
 
 from crushpy.context.edits import ContextEdit, effect_words, thoughts_left_behind
 from crushpy.core.events import BoundaryCommitted, BranchReturned, Notice, PromptCommitted
-from crushpy.engine.conversation import TOOLS_CHANGE
+from crushpy.engine.user_choices import TOOLS_CHANGE
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
 
 MODEL = "lab/claude-opus-5-5"

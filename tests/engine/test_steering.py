@@ -9,7 +9,14 @@ from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talk, Talks, talks
 
-from crushpy.core.events import PromptCommitted, PromptQueued, TaskProgress, ToolStarted, TurnEnded
+from crushpy.core.events import (
+    ModeChanged,
+    PromptCommitted,
+    PromptQueued,
+    TaskProgress,
+    ToolStarted,
+    TurnEnded,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -148,3 +155,26 @@ async def test_after_an_interrupt_it_waits_with_the_others(
     assert talk.conversation.send_queued()
     await talk.until_event(TurnEnded, 2)
     assert last_sent(llm)[-1] == ("user", "soon")
+
+
+async def test_queued_prompt_keeps_its_mode_and_its_model(
+    talks: Talks, llm: ScriptedLLM, gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CRUSHPY_QUEUE")  # the default: with the next step
+    llm.script(waits(), "One.", "A plan.", "Two.", "Three.")
+    talk = await running(talks, llm)
+    talk.conversation.submit("plan it", mode="plan")
+    talk.conversation.submit("think", model="openai/big-model")
+    talk.conversation.submit("as usual", after_turn=True)
+    planned, thought, usual = talk.of(PromptQueued)
+    assert not (planned.next_step or thought.next_step or usual.next_step)
+    assert talk.conversation.send_next(planned.id) is False  # the running turn has another mode
+    await asyncio.to_thread(gate.write_text, "open")
+    await talk.until_event(TurnEnded, 4)
+    models = [request.body["model"] for request in llm.requests]
+    assert models == ["test-model", "test-model", "test-model", "big-model", "test-model"]
+    told = [
+        event.text if isinstance(event, PromptCommitted) else getattr(event, "mode", "end")
+        for event in talk.of(PromptCommitted, ModeChanged, TurnEnded)
+    ]
+    assert told == ["first", "end", "plan", "plan it", "end", "ask", "think", "end", "as usual", "end"]

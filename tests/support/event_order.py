@@ -47,7 +47,9 @@ class _Order:
         self.calls: dict[str, str] = {}  # id -> called, started, approving
         self.finished: set[str] = set()
         self.child_expected = False
-        self.interrupted_early = False
+        self.queued: set[str] = set()  # prompts that wait
+        self.unanswered = True  # nothing of a reply has come since the prompt
+        self.returns = False  # the prompt of the turn that ended may be queued again
         self.unsent = False  # an error kept the prompt from being stored
 
     def check(self) -> None:
@@ -73,11 +75,14 @@ class _Order:
                 self.opened, self.child_expected = True, False
             case PromptCommitted() if event.steers:
                 assert self.in_turn and not self.calls, f"{where}: not between two steps"
+                assert event.message_id in self.queued, f"{where}: it did not wait"
+                self.queued.remove(event.message_id)
             case PromptCommitted():
                 assert self.opened, f"{where}: before any session"
                 assert not self.in_turn, f"{where}: inside a turn"
                 self.in_turn, self.after_error, self.committed = True, False, False
-                self.streamed = []
+                self.unanswered, self.returns, self.streamed = True, False, []
+                self.queued.discard(event.message_id)
             case TextDelta() | ThinkingDelta():
                 assert self.in_turn, f"{where}: outside a turn"
                 assert not self.calls, f"{where}: while calls are open"
@@ -90,7 +95,7 @@ class _Order:
             case MessageCommitted():
                 assert self.in_turn, f"{where}: outside a turn"
                 assert event.text == "".join(self.streamed), f"{where}: differs from what was streamed"
-                self.committed, self.streamed = True, []
+                self.committed, self.unanswered, self.streamed = True, False, []
             case UsageReported():
                 assert self.committed, f"{where}: before its message"
             case ToolCalled():
@@ -131,16 +136,18 @@ class _Order:
                 self.unsent = not self.in_turn
                 self.in_turn = self.after_error = True
             case TurnEnded() if event.status == "interrupted" and not self.in_turn:
-                self.interrupted_early = True  # hooks kept the prompt from being committed
+                self.returns = True  # hooks kept the prompt from being committed
             case TurnEnded():
                 assert self.in_turn, f"{where}: no turn was open"
                 # Where a result could not be stored, none is said: the turn ends with that error.
                 assert not self.calls or self.after_error, f"{where}: calls without a result: {self.calls}"
                 self.calls.clear()
                 assert (event.status == "error") == self.after_error, f"{where}: status and error disagree"
+                self.returns = event.status == "interrupted" and self.unanswered
                 self.in_turn = False
             case PromptQueued():
-                idle = not (self.in_turn or self.interrupted_early or self.after_error)
+                idle = not (self.in_turn or self.returns or self.after_error)
                 assert not idle, f"{where}: queued while idle"
+                self.queued.add(event.id)
             case _:
                 pass

@@ -1,0 +1,302 @@
+"""The prompts of a conversation: each starts a turn, or waits for the running one."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crushpy.core.access import Mode
+from crushpy.core.app_commands import FORMER_NAMES, by_slash
+from crushpy.core.boundary import TurnStatus
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import Error, Notice, PlanReady, PromptQueued, TurnEnded
+from crushpy.core.messages import Data, Image, Message, Note
+from crushpy.engine.attachments import Attachments
+from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.hooks import HookEvent, HookReply
+from crushpy.engine.run_slot import RunSlot
+from crushpy.engine.runtime import CommandPrompt, Runtime
+from crushpy.engine.session.session import user_message
+from crushpy.engine.side_calls import TitleFinder
+from crushpy.engine.turn.limits import Spent
+from crushpy.engine.user_choices import Choices
+from crushpy.util.uncancellable import uncancellable
+
+log = logging.getLogger(__name__)
+
+PLAN_ACCEPTED = "The plan is accepted. Carry it out."
+_COMMAND = re.compile(r"/(\w[\w:-]*)(?!\S)")
+
+
+class Submission(Data, frozen=True):
+    """A prompt, and what applies to its turn alone."""
+
+    prompt: Message
+    mode: Mode | None = None
+    model: str = ""
+    next_step: bool = False
+    """It is sent with the next step of the running turn."""
+
+    @property
+    def needs_own_turn(self) -> bool:
+        return self.mode is not None or bool(self.model)
+
+
+class QueuedPrompts:
+    """In order of arrival. A delivered prompt is no longer in the queue."""
+
+    def __init__(self, attachments: Attachments) -> None:
+        self._attachments = attachments
+        self._waiting: list[Submission] = []
+
+    @property
+    def prompts(self) -> tuple[Message, ...]:
+        return tuple(one.prompt for one in self._waiting)
+
+    def _find(self, prompt_id: str) -> Submission | None:
+        return next((one for one in self._waiting if one.prompt.id == prompt_id), None)
+
+    def is_next(self, prompt_id: str) -> bool:
+        """Whether it is sent with the next step of the running turn."""
+        found = self._find(prompt_id)
+        return found is not None and found.next_step
+
+    def add(self, submission: Submission, *, first: bool = False) -> None:
+        """`first`: before all others, because it could not be delivered."""
+        self._waiting.insert(0 if first else len(self._waiting), submission)
+
+    def send_next(self, prompt_id: str) -> bool | None:
+        """Toggles whether a prompt is sent with the next step; None if it is no longer queued. One with its
+        own mode or model always waits for the end of the turn."""
+        found = self._find(prompt_id)
+        if found is None:
+            return None
+        next_step = not found.next_step and not found.needs_own_turn
+        self._waiting[self._waiting.index(found)] = msgspec.structs.replace(found, next_step=next_step)
+        return next_step
+
+    def remove(self, prompt_id: str) -> Message | None:
+        found = self._find(prompt_id)
+        if found is None:
+            return None
+        self._waiting.remove(found)
+        self._attachments.forget(found.prompt)
+        return found.prompt
+
+    def pop(self) -> Submission | None:
+        """The next one: those meant for a next step first."""
+        found = next((one for one in self._waiting if one.next_step), next(iter(self._waiting), None))
+        if found is not None:
+            self._waiting.remove(found)
+        return found
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    async def deliver(self, add: Callable[[Message], Coroutine[Any, Any, None]]) -> None:
+        """Passes the prompts for the next step to `add`, one by one; a prompt that fails stays queued."""
+        for submission in [one for one in self._waiting if one.next_step]:
+            whole = await self._attachments.complete(submission.prompt)
+            if submission not in self._waiting:
+                continue  # removed or postponed meanwhile
+            place = self._waiting.index(submission)
+            self._waiting.remove(submission)
+            try:
+                await uncancellable(add(whole))
+            except Exception:
+                self._waiting.insert(place, msgspec.structs.replace(submission, prompt=whole))
+                raise
+
+
+class Prompts:
+    def __init__(self, runtime: Runtime, run_slot: RunSlot, choices: Choices, title: TitleFinder) -> None:
+        scope, services = runtime.scope, runtime.scope.services
+        self._runtime, self._run_slot, self._choices, self._title = runtime, run_slot, choices, title
+        self._session, self._emit = scope.session, runtime.events
+        self._approvals, self._user_settings = services.approvals, services.user_settings
+        self.attachments = Attachments(scope)
+        self._queue = QueuedPrompts(self.attachments)
+        self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
+        self.clear = self._queue.clear
+        self.hooks_started = False
+
+    @property
+    def queue(self) -> tuple[Message, ...]:
+        """Prompts that wait for the end or the next step of the running turn."""
+        return self._queue.prompts
+
+    def submit(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        *,
+        mode: Mode | None = None,
+        pasted: Sequence[str] = (),
+        model: str = "",
+        after_turn: bool = False,
+    ) -> None:
+        """Starts a turn with `text`, or sends it with the next step of the one that runs, or `after_turn` (or
+        as the settings say). `mode` and `model` apply to that turn only, unless the user chooses others
+        meanwhile. `pasted` are parts of `text` that are not the user's own words."""
+        submission = self._begin(text, images, pasted, mode, model)
+        if not self._run_slot.busy:
+            self._run_slot.start(self._run(submission))
+            return
+        next_step = self._user_settings.current.queue == "step" and not after_turn
+        self._enqueue(
+            msgspec.structs.replace(submission, next_step=next_step and not submission.needs_own_turn)
+        )
+
+    def _begin(
+        self,
+        text: str,
+        images: Sequence[Image],
+        pasted: Sequence[str],
+        mode: Mode | None = None,
+        model: str = "",
+    ) -> Submission:
+        prompt = user_message(text, images, pasted)
+        self.attachments.begin(prompt)
+        return Submission(prompt, mode, model)
+
+    def _enqueue(self, submission: Submission, *, first: bool = False) -> None:
+        self._queue.add(submission, first=first)
+        prompt, next_step = submission.prompt, submission.next_step
+        self._emit(
+            PromptQueued(prompt.id, prompt.text, tuple(image.info for image in prompt.images), next_step)
+        )
+
+    def unqueue(self, prompt_id: str) -> str | None:
+        """Removes a queued prompt; its text, or None if it is no longer queued."""
+        prompt = self._queue.remove(prompt_id)
+        return None if prompt is None else prompt.text
+
+    def send_queued(self) -> bool:
+        """Starts the next queued prompt: after an interrupt the queue waits for the user."""
+        submission = None if self._run_slot.busy else self._queue.pop()
+        if submission is None:
+            return False
+        self._run_slot.start(self._run(submission))
+        return True
+
+    async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
+        """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
+        until that turn has ended. Raises UsageError for an unknown command."""
+        command = await self.expand_command(text) if text.startswith("/") else None
+        if command is None and (typed := _COMMAND.match(text)) and not Path(typed[0]).exists():
+            known = FORMER_NAMES.get(typed[1], typed[1])
+            problem = "is a command of the app" if by_slash(known) else "is not a command"
+            problem += f", now called /{known}" if known != typed[1] else ""
+            raise UsageError(f"{typed[0]} {problem}.", "To send it as a prompt, put a space before it.")
+        text, pasted = (command.text, (command.text,)) if command else (text, pasted)
+        submission = self._begin(text, images, pasted, model=command.model if command else "")
+        return await asyncio.shield(self._run_slot.start(self._run(submission)))
+
+    async def expand_command(self, text: str) -> CommandPrompt | None:
+        """The prompt that `/name arguments` stands for; None if there is no such command. Raises UsageError,
+        also if it is interrupted."""
+        expand = self._runtime.commands.expand
+        if self._run_slot.busy:
+            return await expand(text)
+        try:
+            return await self._run_slot.start(expand(text))
+        except asyncio.CancelledError:
+            raise UsageError("The command was interrupted and not sent.") from None
+        finally:
+            self._run_slot.finish()
+
+    @property
+    def plan(self) -> Message | None:
+        """The plan that waits for approval: the agent's last message in plan mode."""
+        if self._approvals.mode != "plan" or self._run_slot.busy or not self._session.history:
+            return None
+        last = self._session.history[-1]
+        done = last.role == "assistant" and last.finish != "interrupted" and not last.calls
+        return last if done and last.says_something else None
+
+    async def accept_plan(self, mode: Mode) -> None:
+        """Leaves plan mode and carries the plan out."""
+        if self.plan is not None and mode != "plan":
+            await self._choices.select_mode(mode)
+            self.submit(PLAN_ACCEPTED, pasted=(PLAN_ACCEPTED,))
+
+    # --- turns ------------------------------------------------------------------------------------------
+
+    async def _run(self, submission: Submission) -> TurnStatus:
+        """The turn of one prompt; then the next one begins, if this is done."""
+        status: TurnStatus | None = None
+        session = self._session.info.id
+        self._run_slot.failure = None
+        try:
+            async with self._choices.for_turn(submission.mode, submission.model):
+                prompt = await self._with_hooks(await self.attachments.complete(submission.prompt))
+                submission = msgspec.structs.replace(submission, prompt=prompt)
+                status = await self._turn(prompt)
+        except asyncio.CancelledError:
+            if status is None:  # before the turn could begin
+                status = "interrupted"
+                self._emit(TurnEnded(status))
+        except Exception as error:  # a bug before the turn could begin must be shown
+            log.exception("the turn could not begin")
+            status = "error"
+            failure = error if isinstance(error, CrushpyError) else unexpected_error(error)
+            self._run_slot.failure = failure
+            self._emit(Error("failed", failure.message, failure.hint))
+            self._emit(TurnEnded(status))
+        finally:
+            self._run_slot.finish()
+        if status == "done":
+            self._title.begin(submission.prompt.text)
+            if not self.send_queued() and (plan := self.plan):
+                self._emit(PlanReady(plan.id, plan.text))
+        elif session == self._session.info.id:
+            self._requeue(submission)
+        return status
+
+    async def _turn(self, prompt: Message) -> TurnStatus:
+        spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
+        recorder = self._runtime.change_recorder
+        turn = self._runtime.agent.turn(spent)
+        recorder.turn_begins()
+        status = await turn.run(prompt, self._steer)
+        recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
+        self._run_slot.failure = turn.failure
+        return status
+
+    def _requeue(self, submission: Submission) -> None:
+        """Queues a prompt that was not stored, so that the user can send it again or remove it."""
+        stored = any(message.id == submission.prompt.id for message in self._session.history)
+        if self._approvals.interactive and not stored:
+            self._enqueue(submission, first=True)
+
+    async def _steer(self) -> None:
+        """Sends queued prompts between two steps of a turn."""
+
+        async def add(prompt: Message) -> None:
+            try:
+                prompt = await self._with_hooks(prompt)
+            except CrushpyError as error:
+                self._emit(Notice(error.message, "warning"))
+                self._enqueue(Submission(prompt), first=True)  # tried again after the turn
+                return
+            await self._session.add_prompt(prompt, steers=True)
+
+        await self._queue.deliver(add)
+
+    async def _with_hooks(self, prompt: Message) -> Message:
+        """The prompt with what hooks add to it. Raises CrushpyError if one blocks it."""
+        replies: list[HookReply] = []
+        fire = self._approvals.hooks.fire
+        if not self.hooks_started:
+            self.hooks_started = True
+            source = "resume" if self._session.stored else "startup"
+            replies.append(await fire(HookEvent("SessionStart", source, {"source": source})))
+        replies.append(await fire(HookEvent("UserPromptSubmit", "", {"prompt": prompt.text})))
+        if replies[-1].decision == "deny" or replies[-1].stop:
+            raise CrushpyError(f"A hook blocked the prompt: {replies[-1].reason}")
+        notes = [Note(reply.context) for reply in replies if reply.context]
+        return msgspec.structs.replace(prompt, parts=(*prompt.parts, *notes)) if notes else prompt
