@@ -32,7 +32,7 @@ from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_texts
-from crushpy.engine.event_bus import EventBus, NoteRecorder
+from crushpy.engine.event_bus import EventBus
 from crushpy.engine.hooks import Hooks
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
@@ -40,6 +40,7 @@ from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
 from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
+from crushpy.engine.session.timeline import Timeline
 from crushpy.engine.session.tree import fork_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
@@ -166,7 +167,7 @@ def _build_runtime(
     models = models.for_tools(toolset.specs)
     gauge = new_gauge(models, loaded)
     session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
-    events.record = NoteRecorder(store, session).record
+    events.make_note = Timeline(store, session).note
     workspace, added = workspaces.make_main(additions.files)
     user_settings = UserSettings(settings, paths, environment.cwd)
     rules = _rules(environment, options, workspaces, additions.tools)

@@ -26,8 +26,9 @@ class SessionOpened(Event, frozen=True, tag="session"):
 
 
 class PromptQueued(Event, frozen=True, tag="queued"):
-    """A prompt waits for the running turn, or for the user if it could not be stored. `prompt` follows when
-    it is sent, unless it is removed."""
+    """A prompt waits for the running turn; in the app also for the user, after a turn that did not answer it:
+    it could not be sent, or it was interrupted before anything of a reply had come, and is no longer part of
+    the context. `prompt` follows when it is sent, unless it is removed."""
 
     id: str
     text: str

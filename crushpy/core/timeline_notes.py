@@ -3,8 +3,7 @@
 import time
 from typing import Literal
 
-from crushpy.core import events
-from crushpy.core.messages import CallDecision, Data, counted, headline
+from crushpy.core.messages import CallDecision, Data
 
 CUT_REPLY = "The reply was interrupted."
 INTERRUPTED = "Interrupted."
@@ -22,47 +21,6 @@ class TimelineNote(Data, frozen=True):
     """It came before the calls of that message were emitted."""
     at: float = 0.0
     """Seconds since the epoch."""
-
-
-class NoteMaker:
-    """Turns the events of a conversation into notes."""
-
-    def __init__(self) -> None:
-        self._asked: dict[str, events.ApprovalNeeded] = {}
-        self.lasting = False
-        """Notes are stored now: the event is part of a turn, not the reply to a command."""
-
-    def make_note(self, event: events.Event) -> TimelineNote | None:
-        match event:
-            case events.PromptCommitted():
-                self.lasting = True
-            case events.ApprovalNeeded():
-                self._asked[event.id] = event
-            case events.ApprovalDone():
-                return self._answered(event)
-            case events.Notice():
-                return TimelineNote("warning" if event.level == "warning" else "info", event.text)
-            case events.Error():
-                return TimelineNote("error", event.message, event.hint)
-            case events.SideAnswer():
-                cost = f"${event.usage.cost:.4f}" if event.usage.cost else counted(event.usage.total, "token")
-                return TimelineNote("aside", event.text, f"{event.question} ({cost})")
-            case events.JobEnded():
-                return TimelineNote("info", event.text)
-            case events.TurnEnded(status="interrupted"):
-                return TimelineNote("info", INTERRUPTED)
-            case _:
-                pass
-        return None
-
-    def _answered(self, event: events.ApprovalDone) -> TimelineNote | None:
-        """Only for calls of tasks, which have no line of their own."""
-        question = self._asked.pop(event.id, None)
-        said = answer_words(event.answer, event.covers, event.words)
-        if question is None or not question.task or not said:
-            return None
-        what = f"{question.name} {headline(question.name, question.args, more=' …')}"
-        return TimelineNote("info", f"For a task, {said}: {what}")
 
 
 def answer_words(answer: str, covers: str, words: str) -> str:

@@ -1,44 +1,40 @@
-"""Passes every event on to all listeners, in order; stores notes, reports progress and unexpected errors."""
+"""Passes every event on to all listeners, in order; reports progress and unexpected errors."""
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
-
-import msgspec
+from typing import Self
 
 from crushpy.core import events
 from crushpy.core.errors import CrushpyError
-from crushpy.core.timeline_notes import NoteMaker
-
-if TYPE_CHECKING:
-    from crushpy.engine.session.session import LiveSession
-    from crushpy.storage.store import Store
+from crushpy.core.timeline_notes import TimelineNote
 
 Listener = Callable[[events.Event], None]
+NoteListener = Callable[[TimelineNote], None]
 PROGRESS_DELAY_S = 0.5
 """Work that takes less is not reported."""
 PROGRESS_INTERVAL_S = 0.1
 
 
 class EventBus:
-    """Holds notices back until a front end listens and a new session has emitted its `prompt`."""
+    """Holds notices back until a front end listens and a new session has emitted its `prompt`. Listeners show
+    things: everything that lasts is stored before they are called."""
 
     def __init__(self, *, opened: bool) -> None:
-        self.record: Listener = lambda _: None
-        """Stores what has to be stored of an event, before it is emitted."""
-        self._listeners: list[Listener] = []
+        self.make_note: Callable[[events.Event], TimelineNote | None] = lambda _: None
+        self._listeners: list[tuple[Listener, NoteListener]] = []
         self._opened = opened
         self._joined = False
         self._held_back: list[events.Notice] = []
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with the notices held back so far and with every event from now on. Returns a
-        function that unsubscribes it."""
-        self._listeners.append(listener)
+    def subscribe(self, listener: Listener, on_note: NoteListener = lambda _: None) -> Callable[[], None]:
+        """Calls `listener` with the notices held back so far and with every event from now on, and `on_note`
+        with the note of an event after it. Returns a function that unsubscribes both."""
+        both = listener, on_note
+        self._listeners.append(both)
         self._joined = True
         self._emit_held_back()
-        return lambda: self._listeners.remove(listener)
+        return lambda: self._listeners.remove(both)
 
     def _emit_held_back(self) -> None:
         if self._joined and self._opened:
@@ -54,9 +50,11 @@ class EventBus:
         if isinstance(event, events.Notice) and not (self._joined and (now or self._opened)):
             self._held_back.append(event)
             return
-        self.record(event)
-        for listener in tuple(self._listeners):
+        note = self.make_note(event)
+        for listener, on_note in tuple(self._listeners):
             listener(event)
+            if note is not None:
+                on_note(note)
         if isinstance(event, events.PromptCommitted) and not self._opened:
             self._opened = True
             self._emit_held_back()
@@ -105,39 +103,3 @@ def unexpected_error(error: Exception) -> CrushpyError:
         redact(f"Internal error: {type(error).__name__}: {error}"),
         "Stored data is intact. See the log file for details; `crushpy doctor` shows where it is.",
     )
-
-
-class NoteRecorder:
-    """Stores the timeline notes of a conversation: interruptions, errors, warnings, ended jobs. Called by the
-    event bus before it emits an event. Writing happens in the background."""
-
-    def __init__(self, store: "Store", session: "LiveSession") -> None:
-        self._store = store
-        self._session = session
-        self._notes = NoteMaker()
-        self._calls_announced = False
-
-    def record(self, event: events.Event) -> None:
-        if type(event) is events.TextDelta:  # thousands of them
-            return
-        note = self._notes.make_note(event)
-        lasting = self._notes.lasting or isinstance(event, events.JobEnded)
-        if note is not None and (lasting or note.kind == "aside") and self._session.stored:
-            history = self._session.history
-            note = msgspec.structs.replace(
-                note,
-                after=history[-1].id if history else "",
-                early=bool(history and history[-1].calls) and not self._calls_announced,
-                at=time.time(),
-            )
-            self._session.notes.append(note)
-            self._store.notes.record(self._session.info.id, note)
-        match event:
-            case events.MessageCommitted():
-                self._calls_announced = False
-            case events.ToolCalled():
-                self._calls_announced = True
-            case events.TurnEnded():
-                self._notes.lasting = False
-            case _:
-                pass

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from crushpy.core.app_commands import FORMER_NAMES, by_slash
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, Notice, PlanReady, PromptQueued, TurnEnded
-from crushpy.core.messages import Data, Image, Message, Note
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Image, Message, MessageOverride, Note
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import HookEvent, HookReply
@@ -24,6 +26,7 @@ from crushpy.engine.session.session import user_message
 from crushpy.engine.side_calls import TitleFinder
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.user_choices import Choices
+from crushpy.storage.records import StorageError
 from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
@@ -123,6 +126,9 @@ class Prompts:
         self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
         self.clear = self._queue.clear
         self.hooks_started = False
+        self._returns = scope.interactive
+        """A prompt that was not answered goes back to the user: it waits in the queue, and the front end may
+        move it to its input. Elsewhere a prompt that was stored is part of the next request."""
 
     @property
     def queue(self) -> tuple[Message, ...]:
@@ -233,9 +239,12 @@ class Prompts:
         self._run_slot.failure = None
         try:
             async with self._choices.for_turn(submission.mode, submission.model):
-                prompt = await self._with_hooks(await self.attachments.complete(submission.prompt))
+                prompt = await self.attachments.complete(submission.prompt)
                 submission = msgspec.structs.replace(submission, prompt=prompt)
-                status = await self._turn(prompt)
+                status = await self._turn(await self._with_hooks(prompt))
+                if self._returns and status == "interrupted" and self._is_last(prompt):
+                    with suppress(StorageError):  # then it is part of the next request
+                        submission = await uncancellable(self._withdraw(submission))
         except asyncio.CancelledError:
             if status is None:  # before the turn could begin
                 status = "interrupted"
@@ -253,8 +262,8 @@ class Prompts:
             self._title.begin(submission.prompt.text)
             if not self.send_queued() and (plan := self.plan):
                 self._emit(PlanReady(plan.id, plan.text))
-        elif session == self._session.info.id:
-            self._requeue(submission)
+        elif self._returns and session == self._session.info.id and not self._is_stored(submission.prompt):
+            self._enqueue(submission, first=True)
         return status
 
     async def _turn(self, prompt: Message) -> TurnStatus:
@@ -267,11 +276,20 @@ class Prompts:
         self._run_slot.failure = turn.failure
         return status
 
-    def _requeue(self, submission: Submission) -> None:
-        """Queues a prompt that was not stored, so that the user can send it again or remove it."""
-        stored = any(message.id == submission.prompt.id for message in self._session.history)
-        if self._approvals.interactive and not stored:
-            self._enqueue(submission, first=True)
+    def _is_stored(self, prompt: Message) -> bool:
+        return any(message.id == prompt.id for message in self._session.history)
+
+    def _is_last(self, prompt: Message) -> bool:
+        """Whether nothing of a reply has come."""
+        return [message.id for message in self._session.history[-1:]] == [prompt.id]
+
+    async def _withdraw(self, submission: Submission) -> Submission:
+        """Leaves a stored prompt out of the context. Returns a new one, to be sent again."""
+        await self._session.add_overrides([MessageOverride(submission.prompt.id, kind="drop")])
+        self._runtime.agent.policy.history_replaced()
+        return msgspec.structs.replace(
+            submission, prompt=msgspec.structs.replace(submission.prompt, id=new_id())
+        )
 
     async def _steer(self) -> None:
         """Sends queued prompts between two steps of a turn."""

@@ -18,8 +18,6 @@ class ChatEvents:
     def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
         self._more_to_ask = False
-        self._unanswered = ""
-        """The message id of a turn's prompt, until something of a reply has come."""
 
     def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
@@ -27,10 +25,8 @@ class ChatEvents:
         chat.feed.hear(event)
         chat.status.hear(event)
         chat.activity.hear(event)
-        if isinstance(event, events.TextDelta | events.ThinkingDelta | events.ToolCalled):
-            self._unanswered = ""
-            if type(event) is events.TextDelta:
-                return
+        if type(event) is events.TextDelta:
+            return
         match event:
             case events.ApprovalNeeded():
                 self._ask(event)
@@ -49,19 +45,13 @@ class ChatEvents:
                 self.drop_plan()
             case events.PromptQueued() | events.PromptCommitted():
                 chat.greeter.end_card()
-                self._unanswered = event.message_id if isinstance(event, events.PromptCommitted) else ""
                 self.drop_plan()
-                if chat.conversation and not chat.conversation.busy:
-                    chat.return_queue()  # a prompt could not be sent
+                has_draft = chat.prompt.draft or chat.attachments.images
+                if chat.conversation and not chat.conversation.busy and not has_draft:
+                    chat.return_queue()  # a prompt was not answered
                 self.show_queue()
                 self._name_window()
             case events.TurnEnded():
-                if event.status == "interrupted" and chat.conversation and not chat.prompt.draft:
-                    for message in chat.conversation.history:
-                        if message.id == self._unanswered:
-                            chat.take_back(message)
-                            taken_back = chat.conversation.context.withdraw(message.id)
-                            chat.run_worker(taken_back, exit_on_error=False)
                 self.show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":

@@ -22,7 +22,7 @@ from crushpy.core.messages import (
     ToolResult,
     headline,
 )
-from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
+from crushpy.core.timeline_notes import CUT_REPLY, TimelineNote, answer_words
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
     ASIDE,
@@ -75,7 +75,6 @@ class TranscriptPresenter:
         """The call that opened the next branch."""
         self._branches: list[tuple[int, ToolItem]] = []
         """The lines of the open branches, the outermost first."""
-        self._marks = NoteMaker()
         self._last_message = ""
         self._card: int | None = None
         """The card whose tokens the next reply reports."""
@@ -203,8 +202,9 @@ class TranscriptPresenter:
                 self._report_size(event.call.total)
             case _:
                 self._hear_of_calls(event)
-        if type(event) is not events.TextDelta and (mark := self._marks.make_note(event)) is not None:
-            self.show(_mark_item(mark))
+
+    def show_note(self, note: TimelineNote) -> None:
+        self.show(_mark_item(note))
 
     def _hear_of_calls(self, event: events.Event) -> None:
         match event:

@@ -25,6 +25,7 @@ from crushpy.core.events import (
     Retry,
     SessionOpened,
     TextDelta,
+    ThinkingDelta,
     TodosChanged,
     ToolCalled,
     ToolFinished,
@@ -319,6 +320,47 @@ async def test_an_interrupt_at_once_keeps_the_prompt(talks: Talks, llm: Scripted
     await talk.until_event(TurnEnded)
     assert talk.of(TurnEnded)[0].status == "interrupted"
     assert [message.text for message in talk.conversation.history] == ["first"]
+
+
+async def test_unanswered_prompt_is_part_of_the_next_request_where_it_cannot_go_back_to_an_input(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(headers=False), "Hello.")
+    talk = await talks()
+    talk.conversation.submit("first")
+    await llm.wait_requests()
+    talk.conversation.interrupt()
+    await talk.until_event(TurnEnded)
+    assert talk.conversation.queue == () and talk.of(PromptQueued) == []
+    assert await talk.ask("second") == "done"
+    assert llm.requests[-1].body["messages"][-1]["content"] == "first\n\nsecond"
+
+
+async def test_unanswered_prompt_is_withdrawn_and_queued_in_the_app(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(headers=False), "Hello.", "Here.")
+    talk = await talks(interactive=True)
+    talk.conversation.submit("first")
+    await llm.wait_requests()
+    talk.conversation.interrupt()
+    queued = await talk.until_event(PromptQueued)
+    assert queued.text == "first" and not talk.conversation.busy
+    assert talk.conversation.send_queued()
+    await talk.until_event(TurnEnded, 2)
+    assert llm.requests[1].body["messages"][-1]["content"] == "first"
+    assert talk.of(PromptCommitted)[1].message_id == queued.id
+
+
+async def test_prompt_stays_when_thoughts_of_its_reply_have_come(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("Yes.", thinking="Well, then"), after=1), "Hello.")
+    talk = await talks(interactive=True)
+    talk.conversation.submit("first")
+    await talk.until_event(ThinkingDelta)
+    talk.conversation.interrupt()
+    await talk.until_event(TurnEnded)
+    await talk.until(lambda: not talk.conversation.busy)
+    assert talk.conversation.queue == ()
+    assert await talk.ask("second") == "done"
+    assert "first" in json.dumps(llm.requests[1].body["messages"])
 
 
 async def test_an_interrupt_while_the_model_is_silent_ends_the_turn(talks: Talks, llm: ScriptedLLM) -> None:

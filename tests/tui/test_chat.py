@@ -1,7 +1,9 @@
 """The chat, by its keys."""
 
 import json
+import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,16 @@ from scripted_llm.server import ScriptedLLM
 from support.headless import is_alive
 from textual import events
 
-from crushpy.core.messages import Usage
+from crushpy.core.events import (
+    Error,
+    JobEnded,
+    Notice,
+    PromptCommitted,
+    TitleChanged,
+    TodosChanged,
+    TurnEnded,
+)
+from crushpy.core.messages import Todo, Usage
 from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
@@ -133,6 +144,65 @@ async def test_a_queued_prompt_is_removed_with_a_key(start: Start, llm: Scripted
         await app.sees_no("queued")
         await app.type("x")
         await app.until(lambda: app.chat.prompt.draft == "x", "keys to reach the prompt again")
+
+
+async def test_unanswered_prompt_returns_to_the_input(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Stall(headers=False), "Done.")
+    async with start() as app:
+        await app.say("first")
+        await llm.wait_requests(1)
+        await app.press("escape")
+        await app.until(lambda: app.chat.prompt.draft == "first", "the prompt to return")
+        await app.sees_no("queued")
+        await app.press("enter")
+        await app.sees("Done.")
+    assert said_to(llm).count("first") == 1
+
+
+async def test_unanswered_prompt_waits_in_the_queue_when_there_is_a_draft(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(headers=False), "Done.")
+    async with start() as app:
+        await app.say("first")
+        await llm.wait_requests(1)
+        await app.type("a draft")
+        await app.press("escape")
+        await app.sees("1 queued")
+        assert app.chat.prompt.draft == "a draft"
+        assert [prompt.text for prompt in app.conversation.queue] == ["first"]
+        app.chat.prompt.draft = ""
+        await app.press("enter")
+        await app.sees("Done.")
+    assert said_to(llm).count("first") == 1
+
+
+def stored_rows(home: Path) -> list[tuple[object, ...]]:
+    tables = ("session", "message", "message_override", "timeline_note")
+    with closing(sqlite3.connect(home / "crushpy.db")) as database:
+        return [row for table in tables for row in database.execute(f"SELECT '{table}', * FROM {table}")]
+
+
+async def test_event_handlers_of_the_app_write_nothing(start: Start, llm: ScriptedLLM, home: Path) -> None:
+    llm.script("Here.")
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Here.")
+        await app.rests()
+        before, prompt = stored_rows(home), app.conversation.history[0]
+        for event in (
+            PromptCommitted(prompt.id, "first"),
+            Notice("Careful.", "warning"),
+            JobEnded("job_1", "make", "job_1 ended"),
+            TodosChanged((Todo("tidy up"),)),
+            TitleChanged("Another"),
+            Error("failed", "It broke."),
+            TurnEnded("interrupted"),
+        ):
+            app.chat.events.hear(event)
+        await app.rests()
+        await app.conversation.latest_here()  # waits for storage
+        assert stored_rows(home) == before
 
 
 # --- commands --------------------------------------------------------------------------------------------

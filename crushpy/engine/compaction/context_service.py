@@ -14,7 +14,7 @@ from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, MessageOverride, Usage
+from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.preparation import ORDINARY
@@ -171,11 +171,6 @@ class ContextService:
         if not dry_run:
             await uncancellable(self._apply(effect))
         return effect
-
-    async def withdraw(self, message_id: str) -> None:
-        """Leaves out a prompt that the user took back before anything of a reply had come."""
-        await self._session.add_overrides([MessageOverride(message_id, kind="drop")])
-        self._agent.policy.history_replaced()
 
     async def _apply(self, effect: EditEffect) -> None:
         await self._session.add_overrides(effect.overrides)

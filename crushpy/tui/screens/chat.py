@@ -176,7 +176,7 @@ class ChatScreen(ChatHost):
             self.greeter.show_card(conversation)
         self.warn(*notices)
         await self.greeter.show_notices(conversation)
-        conversation.subscribe(self.events.hear)
+        conversation.subscribe(self.events.hear, self.feed.show_note)
         self.conversation, self.library = conversation, conversation.sessions
         self.prompt.edit_like(conversation.settings.editing)
         self.further_commands = conversation.commands.listed()
