@@ -42,8 +42,8 @@ from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
 from crushpy.engine.session.timeline import Timeline
 from crushpy.engine.session.tree import fork_session
+from crushpy.engine.step.toolset import Toolset
 from crushpy.engine.turn.limits import Limits
-from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels

@@ -11,7 +11,7 @@ from crushpy.context.budget import Calibration, plausible, threshold_of
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Json, Message, Usage
-from crushpy.engine.turn.toolset import LLM_TOOLS
+from crushpy.engine.step.toolset import LLM_TOOLS
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest

@@ -14,7 +14,7 @@ from crushpy.core.templates import Templates
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import TITLE_LENGTH
-from crushpy.engine.turn.model_call import ModelCall
+from crushpy.engine.step.model_call import ModelCall
 from crushpy.llm.errors import CutStream, EmptyReply, TimedOut
 from crushpy.llm.model_listing import open_provider
 from crushpy.llm.protocol import Done, Request

@@ -29,8 +29,8 @@ from crushpy.core.start_options import StartOptions
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.hooks import HookEvent
+from crushpy.engine.step.toolset import LLM_TOOLS
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
-from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, check_hooks
 from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.util.spawn import spawn

@@ -34,7 +34,7 @@ from crushpy.core.events import (
     UsageReported,
 )
 from crushpy.core.messages import Usage, headline
-from crushpy.engine.turn.turn import THINKING_DROPPED
+from crushpy.engine.step.stored_turn import THINKING_DROPPED
 from crushpy.llm.errors import BadRequest
 
 

@@ -13,9 +13,11 @@ from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
 from crushpy.engine.session.session import LiveSession
+from crushpy.engine.step.session_calls import SessionCalls
+from crushpy.engine.step.stored_turn import StoredEnding, StoredReplies
+from crushpy.engine.step.tool_runner import ToolRunner
 from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.session_calls import SessionCalls
-from crushpy.engine.turn.tool_runner import ToolRunner
+from crushpy.engine.turn.parts import TurnParts
 from crushpy.engine.turn.turn import Turn
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, CallingAgent, Delegate
@@ -53,7 +55,10 @@ class Agent:
         )
 
     def turn(self, spent: Spent) -> Turn:
-        return Turn(self.scope, self.view, self.policy, self.tools, spent)
+        replies = StoredReplies(self.scope, self.view, spent)
+        ending = StoredEnding(self.scope, self.policy.branches)
+        parts = TurnParts(replies, replies, self.tools, self.policy, ending, self.scope.emit)
+        return Turn(parts, spent)
 
 
 MAX_HITS = 8

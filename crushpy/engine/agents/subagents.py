@@ -19,8 +19,8 @@ from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.engine.session import session as sessions
 from crushpy.engine.side_calls import ask_once
+from crushpy.engine.step.toolset import LLM_TOOLS, Toolset
 from crushpy.engine.turn.limits import Limits, LoopGuard, Spent
-from crushpy.engine.turn.toolset import LLM_TOOLS, Toolset
 from crushpy.llm.errors import ModelError
 from crushpy.storage.records import SessionBusy, SessionInfo, TaskResult
 from crushpy.storage.store import Store

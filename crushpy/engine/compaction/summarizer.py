@@ -20,7 +20,7 @@ from crushpy.core.messages import BOUND_PREFIX, Data, Message, SignedSummary, Us
 from crushpy.core.templates import Template, fill_template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.session.session import user_message
-from crushpy.engine.turn.model_call import Draft, ModelCall
+from crushpy.engine.step.model_call import Draft, ModelCall
 from crushpy.llm import errors
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import run_parallel

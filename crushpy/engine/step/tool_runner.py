@@ -12,15 +12,15 @@ from itertools import groupby, islice
 import msgspec
 
 from crushpy.core.access import Access
-from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarted
+from crushpy.core.events import Notice, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.core.messages import CallDecision, Json, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
 from crushpy.engine.hooks import HookEvent, ObservedCall, ResultAddition, with_feedback
 from crushpy.engine.nested_rules import NestedRules
+from crushpy.engine.step.session_calls import ONLY_ONE, SessionCalls
+from crushpy.engine.step.toolset import LLM_TOOLS
 from crushpy.engine.turn.limits import LoopGuard
-from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
-from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, CallContext, CallingAgent, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
@@ -83,12 +83,13 @@ class ToolRunner:
         self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
         self._batch = CallBatch()
         self.denied_noninteractive = False
-        self.stopped = ""
+        self._stopped = ""
         """Why a hook wants the turn to end."""
 
-    async def run(self, message: Message, guard: LoopGuard) -> None:
-        """Runs the calls of `message` in order; neighbours whose tools allow it run in parallel."""
-        self.stopped = ""
+    async def run(self, message: Message, guard: LoopGuard) -> bool:
+        """Runs the calls of `message` in order; neighbours whose tools allow it run in parallel. Returns
+        whether the turn goes on."""
+        self._stopped, branches = "", self._session.branches
         calls = [RunningCall(message, call) for call in message.calls]
         others = [one for one in calls if one.call.name not in LLM_TOOLS]
         self._batch = CallBatch(
@@ -115,6 +116,11 @@ class ToolRunner:
                     with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                         await self._record(one, Outcome(NOT_STARTED, is_error=True, ended="not_run"))
             raise
+        if self._stopped:
+            self._emit(Notice(f"Stopped by a hook: {self._stopped}", "warning"))
+        of_user = branches[-1:] if branches and not branches[-1].call_id else ()
+        returned = any(branch not in self._session.branches for branch in of_user)
+        return not self._stopped and not returned  # the user goes on after a branch of theirs
 
     def _announce(self, calls: Iterable[ToolCall]) -> None:
         for call in calls:
@@ -172,7 +178,7 @@ class ToolRunner:
                 accesses = tool.accesses(args, context)
                 event = HookEvent("PreToolUse", call=call, accesses=accesses, task=self._task)
                 hooked = await self._approvals.hooks.fire(event)
-                self.stopped, one.context = self.stopped or hooked.stop, hooked.context
+                self._stopped, one.context = self._stopped or hooked.stop, hooked.context
                 if hooked.args is not None:
                     one.changed = hooked.args if hooked.args != call.args else one.changed
                     call = one.call = msgspec.structs.replace(call, args=hooked.args)
@@ -254,7 +260,7 @@ class ToolRunner:
     async def _with_feedback(self, one: RunningCall, observed: ObservedCall, outcome: Outcome) -> Outcome:
         event = HookEvent("PostToolUse", "", {}, one.call, observed.accesses, outcome, self._task)
         reply = await self._approvals.hooks.fire(event)
-        self.stopped = self.stopped or reply.stop
+        self._stopped = self._stopped or reply.stop
         return with_feedback(outcome, reply, one.changed, one.context)
 
     async def _record(self, one: RunningCall, outcome: Outcome, guard: LoopGuard | None = None) -> None:

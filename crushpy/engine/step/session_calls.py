@@ -9,7 +9,7 @@ from crushpy.core.messages import Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
-from crushpy.engine.turn.toolset import LLM_TOOLS, NEW_SESSION
+from crushpy.engine.step.toolset import LLM_TOOLS, NEW_SESSION
 from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.tools.base import AnyTool
 from crushpy.tools.errors import ToolError

@@ -1,0 +1,123 @@
+"""The parts of a turn that works in a stored session: its prompt, its replies and its end."""
+
+import asyncio
+import logging
+
+import msgspec
+
+from crushpy.core.boundary import TurnStatus
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Notice, UsageReported
+from crushpy.core.messages import Message, Note, SentStatus
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.branch_service import BranchService
+from crushpy.engine.compaction.window import ContextView
+from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.hooks import sent_back
+from crushpy.engine.session.export import rescued
+from crushpy.engine.step.mode_notes import ModeNotes
+from crushpy.engine.step.model_call import Draft, RecordedCall
+from crushpy.engine.turn.limits import Spent
+from crushpy.llm.protocol import Request
+from crushpy.storage.records import DatabaseLost
+from crushpy.util.uncancellable import uncancellable
+
+log = logging.getLogger(__name__)
+
+THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
+
+
+class StoredReplies:
+    """Adds the prompt of a turn to a session, and asks its model for replies."""
+
+    def __init__(self, scope: AgentScope, view: ContextView, spent: Spent) -> None:
+        self._scope, self._session = scope, scope.session
+        self._models, self._emit = scope.models, scope.emit
+        self._view, self._spent = view, spent
+        self._mode_notes = ModeNotes(scope)
+        self._told_thinking_dropped = False
+
+    async def add_prompt(self, prompt: Message) -> None:
+        """Raises if there is no provider that the prompt could be sent to: then it is not stored."""
+        prompt = self._mode_notes.with_prompt(prompt)
+        try:
+            await self._models.prepare(self._session.info.model, tools=True)
+        except asyncio.CancelledError:
+            await uncancellable(self._session.add_prompt(prompt))
+            raise
+        await uncancellable(self._session.add_prompt(prompt))
+
+    async def ask(self) -> Message:
+        await self._mode_notes.add_due_note()
+        await asyncio.sleep(0)  # lets key presses through after thousands of results
+        request = self._view.next_request()
+        call = RecordedCall(self._scope, request, self._spent)
+        try:
+            draft = await call.run()
+        except asyncio.CancelledError:
+            await uncancellable(self._store_partial(call.draft, request))
+            raise
+        message = await uncancellable(self._store(draft, request))
+        self._view.dropped_thoughts = draft.end.dropped_thoughts
+        if draft.end.status_moved:
+            self._models.learn(request.model, status_placement="append")
+        if draft.end.thinking_dropped and not self._told_thinking_dropped:
+            self._told_thinking_dropped = True
+            self._emit(Notice(THINKING_DROPPED, "warning"))
+        if message.usage is not None:
+            self._spent.use(message.usage)
+            self._emit(UsageReported(message.usage, self._session.usage))
+        return message
+
+    async def _store(self, draft: Draft, request: Request) -> Message:
+        message = await draft.message(request.model, self._session.call_ids)
+        message = self._models.priced(message, draft.end.search_cost)
+        await self._store_status(request, draft)
+        await self._session.add_reply(message)
+        return message
+
+    async def _store_status(self, request: Request, draft: Draft) -> None:
+        """Stores what stays in later requests. Without its reply it has no effect."""
+        if request.status_placement == "keep" and not draft.end.status_moved and request.messages:
+            sent = request.tool_changes or SentStatus(request.messages[-1].id, request.status)
+            if sent.text or sent.added or sent.removed:
+                await self._session.add_status(sent)
+
+    async def _store_partial(self, draft: Draft, request: Request) -> None:
+        partial = draft.interrupted(request.model)
+        if partial is not None:
+            await self._store_status(request, draft)
+            await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.end.usage))
+
+
+class StoredEnding:
+    """Ends the turns of an agent: its branches return, and hooks may send it back."""
+
+    def __init__(self, scope: AgentScope, branches: BranchService) -> None:
+        self._scope, self._session, self._emit = scope, scope.session, scope.emit
+        self._branches = branches
+        self._times_sent_back = 0
+
+    async def goes_on(self, reply: Message) -> bool:
+        if reply.finish == "length":
+            self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+        if self._branches.opened_by_agent:
+            await self._branches.close(reply.text)
+            return True
+        hooks, task = self._scope.services.approvals.hooks, self._scope.task
+        reason = await sent_back(hooks, task, reply.text, self._times_sent_back, self._emit)
+        if reason:
+            self._times_sent_back += 1
+            await self._session.add_note(Note(reason))
+        return bool(reason)
+
+    async def end(self, status: TurnStatus) -> None:
+        await self._branches.return_all(status)
+
+    def explain(self, error: Exception) -> CrushpyError:
+        if isinstance(error, DatabaseLost):
+            return rescued(self._session, error)
+        if isinstance(error, CrushpyError):
+            return error
+        log.error("the turn failed", exc_info=error)
+        return unexpected_error(error)
