@@ -59,9 +59,8 @@ def test_a_broken_template_is_named_with_its_reason_and_the_shipped_one_is_used(
 ) -> None:
     content, reason = BROKEN[what]
     (user / "summary.md").write_bytes(content)
-    templates = Templates(user)
     told: list[TemplateProblem] = []
-    templates.on_problem = told.append
+    templates = Templates(user, on_problem=told.append)
     text, found = templates.rendered("summary", **VALUES)
     assert found.layer == "shipped" and "## Goal and constraints" in text
     assert templates.render("summary", **VALUES) == text
@@ -102,9 +101,8 @@ def test_a_link_to_nowhere_counts_as_no_template(user: Path) -> None:
 
 def test_a_mended_template_is_used_at_once_and_broken_again_it_is_told_again(user: Path) -> None:
     file = user / "summary.md"
-    templates = Templates(user)
     told: list[TemplateProblem] = []
-    templates.on_problem = told.append
+    templates = Templates(user, on_problem=told.append)
     for content, layer in (("{{", "shipped"), ("mine {{ cwd }}", "user"), ("{{", "shipped")):
         file.write_text(content)
         assert templates.rendered("summary", **VALUES)[1].layer == layer

@@ -153,8 +153,8 @@ class AcpServer:
                 rpc.INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}."
             )
         servers = params.mcp_servers or ()
-        environment = ProjectEnvironment(folder, _server_flags(servers))
-        environment.editor_servers = tuple(server.name for server in servers)
+        names = tuple(server.name for server in servers)
+        environment = ProjectEnvironment(folder, _server_flags(servers), editor_servers=names)
         options = StartOptions(cwd=str(folder), session=session, fork=fork)
         capabilities = self._capabilities or wire.ClientCapabilities()
         files = EditorFiles(self.client, capabilities.fs or wire.FilesClientCapabilities(), folder.resolve())

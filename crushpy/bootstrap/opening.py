@@ -4,17 +4,19 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
-from crushpy.bootstrap.workspaces import Workspaces
+from crushpy.bootstrap.workspaces import ConversationFolders, Workspaces
 from crushpy.core.access import Mode, Privileges
 from crushpy.core.boundary import RETURN
 from crushpy.core.errors import UsageError
@@ -26,8 +28,8 @@ from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import TemplateProblem
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
-from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
-from crushpy.engine.approvals import Approvals, PermissionOptions
+from crushpy.engine.agents.subagents import Subagents
+from crushpy.engine.approvals import Approvals, GrantedRules, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
@@ -55,7 +57,7 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool
+from crushpy.tools.base import AnyTool, Workspace
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
 
@@ -97,7 +99,7 @@ async def open_conversation(
         loaded = LoadedSession(_new_session(environment, options, model), stored=False)
     if environment.copy and loaded.info.root_id != options.session:  # it becomes part of a path and a rule
         raise UsageError(f"A stored session is not the conversation of list {options.session}.")
-    runtime = _build_runtime(environment, options, store, loaded, additions or HostAdditions())
+    runtime = _Opening(environment, options, store, loaded, additions or HostAdditions()).build()
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
@@ -129,148 +131,170 @@ def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
     return [path for path in hashes if before is not None and before.get(path) != hashes[path]]
 
 
-def _build_runtime(
-    environment: ProjectEnvironment,
-    options: StartOptions,
-    store: Store,
-    loaded: LoadedSession,
-    additions: HostAdditions,
-) -> Runtime:
-    settings, paths, templates = environment.settings, environment.paths, environment.templates
-    with_hooks = (additions.answers or not options.read_only) and _has_hooks(environment)
-    hooks = _read_hooks(environment) if with_hooks else None
-    events = EventBus(opened=loaded.stored)
-    store.listen(lambda text: events.emit_now(Notice(text, "warning")))
+class _Opening(msgspec.Struct, frozen=True):
+    """What the services of a conversation are built from. Each is built after all that it needs."""
 
-    def on_template_problem(problem: TemplateProblem) -> None:
-        text = f"{problem.message}. Another template is used instead. {problem.hint}"
-        events(Notice(text, "warning"))
+    environment: ProjectEnvironment
+    options: StartOptions
+    store: Store
+    loaded: LoadedSession
+    additions: HostAdditions
 
-    templates.on_problem = on_template_problem
-    models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
-    lsp_servers = environment.language_servers(options)
-    workspaces = Workspaces(environment, store, loaded.info.root_id, lsp_servers, events)
-    servers = workspaces.mcp
-    tools = (
-        *all_tools(lsp=bool(lsp_servers)),
-        # A copy has the skills of this machine, and the stored prompt names those of the submitter's.
-        *skill_tools(
-            environment.extensions.listing(lambda: models.window(loaded.info.model))
-            if environment.copy
-            else loaded.info.system
-        ),
-        *servers.tools(models.window(loaded.info.model)),
-        *additions.tools,
-    )
-    tools = tuple(filter(additions.offers, tools))
-    toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
-    models = models.for_tools(toolset.specs)
-    gauge = new_gauge(models, loaded)
-    session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
-    events.make_note = Timeline(store, session).note
-    workspace, added = workspaces.make_main(additions.files)
-    user_settings = UserSettings(settings, paths, environment.cwd)
-    rules = _rules(environment, options, workspaces, additions.tools)
-    forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
-    models.web_search = settings.web_search == "on" and not forbidden
-    permissions = PermissionOptions(
-        rules,
-        options.interactive or additions.answers,
-        options.yolo,
-        loaded.info.mode or settings.permissions.mode,
-        environment.guard,
-    )
-    undo_files = UndoFiles(paths.undo, workspace.cwd, settings.undo)
-    change_recorder = ChangeRecorder(store, undo_files, workspace.jobs, session, events)
-    audit = AuditTrail(store, loaded.info.root_id)
-    run_summary = RunSummary(store, audit)
-    approvals = Approvals(permissions, workspace, session, user_settings, events)
-    for folder in approvals.folders:
-        undo_files.add(folder)
-    if hooks is not None:
+    def build(self) -> Runtime:
+        hooks = self._read_hooks()
+        environment, paths, info = self.environment, self.environment.paths, self.loaded.info
+        events = EventBus(opened=self.loaded.stored)
+        self.store.listen(lambda text: events.emit_now(Notice(text, "warning")))
+        templates = environment.find_templates(partial(_tell_problem, events))
+        folders = ConversationFolders(paths.outputs / info.root_id, paths.sandboxes / new_id())
+        rules = self._rules(folders)
+        granted = GrantedRules(rules, info.grants)
+        lsp = environment.language_servers(self.options)
+        workspaces = Workspaces(environment, folders, lambda: granted.folders, self.store, events, lsp=lsp)
+        models = self._models(rules)
+        tools = self._tools(models.window(info.model), workspaces.mcp, lsp=bool(lsp))
+        toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
+        models = models.for_tools(toolset.specs)
+        gauge, phrases = new_gauge(models, self.loaded), rule_phrases(templates)
+        session = LiveSession(self.store, self.loaded, events, gauge.exact_size, phrases=phrases)
+        events.make_note = Timeline(self.store, session).note
+        workspace, gained = workspaces.make_main(self.additions.files)
+        undo_files = UndoFiles(paths.undo, workspace.cwd, environment.settings.undo)
+        for folder in granted.folders:
+            undo_files.add(folder)
+        recorder = ChangeRecorder(self.store, undo_files, workspace.jobs, session, events)
+        user_settings = UserSettings(environment.settings, paths, environment.cwd)
+        permissions = self._permissions(granted, partial(self._hooks, hooks, session, workspace, events))
+        services = Services(
+            self.store,
+            user_settings,
+            templates,
+            Approvals(permissions, workspace, session, user_settings, events),
+            workspace,
+            AuditTrail(self.store, info.root_id),
+            recorder,
+            gained,
+            self.options.interactive,
+            environment.trusted,
+        )
+        scope = AgentScope(services, session, models, gauge, events)
+        return self._runtime(scope, events, toolset, workspaces, undo_files, recorder)
+
+    def _runtime(
+        self,
+        scope: AgentScope,
+        events: EventBus,
+        toolset: Toolset,
+        workspaces: Workspaces,
+        undo_files: UndoFiles,
+        recorder: ChangeRecorder,
+    ) -> Runtime:
+        services, options, extensions = scope.services, self.options, self.environment.extensions
+        pins = PinService(scope)
+        subagents = Subagents(scope, toolset, extensions.agent)
+        agent = Agent(scope, toolset.tools, subagents.run, pins)
+        return Runtime(
+            events,
+            scope,
+            agent,
+            subagents,
+            pins,
+            undo_files,
+            recorder,
+            RunSummary(self.store, services.audit),
+            Limits(options.max_steps, options.max_tokens, options.max_cost),
+            self.environment.paths.worktrees,
+            partial(workspaces.open_worktree, services),
+            workspaces.mcp,
+            SlashCommands(extensions, workspaces.mcp, agent, events),
+        )
+
+    def _models(self, rules: RuleSet) -> Models:
+        settings = self.environment.settings
+        forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
+        learnt = LearntModels(self.environment.paths.learnt_file)
+        web_search = settings.web_search == "on" and not forbidden
+        return Models(settings, lambda _: (), learnt, self.additions.providers, web_search=web_search)
+
+    def _tools(self, window: int | None, servers: McpServers, *, lsp: bool) -> tuple[AnyTool, ...]:
+        """Those that the model gets; `window`: the model's."""
+        system = self.loaded.info.system
+        if self.environment.copy:
+            # A copy has the skills of this machine, and the stored prompt names those of the submitter's.
+            system = self.environment.extensions.listing(lambda: window)
+        tools = (
+            *all_tools(lsp=lsp),
+            *skill_tools(system),
+            *servers.tools(window),
+            *self.additions.tools,
+        )
+        return tuple(filter(self.additions.offers, tools))
+
+    def _permissions(
+        self, granted: GrantedRules, make_hooks: Callable[[Approvals], Hooks]
+    ) -> PermissionOptions:
+        return PermissionOptions(
+            granted,
+            self.options.interactive or self.additions.answers,
+            self.options.yolo,
+            self.loaded.info.mode or self.environment.settings.permissions.mode,
+            self.environment.guard,
+            make_hooks,
+        )
+
+    def _rules(self, folders: ConversationFolders) -> RuleSet:
+        environment, permissions = self.environment, self.environment.settings.permissions
+        readable = [f"view({escaped(str(folders.outputs))}/**)"]
+        readable += [
+            f"{tool}({escaped(str(folders.private))}*/**)" for tool in ("view", "ls", "glob", "grep")
+        ]
+        added = map(os.path.realpath, environment.extensions.readable_folders())
+        readable += [f"view({escaped(folder)}/**)" for folder in added]
+        table = {**tool_table(), **{tool.name: tool.access for tool in self.additions.tools}}
+        rules = RuleSet.from_strings(
+            allow=(*permissions.allow, *readable, *environment.granted_hosts()),
+            ask=permissions.ask,
+            deny=permissions.deny,
+            tools=table,
+        )
+        rules = msgspec.structs.replace(rules, confined=NOT_ACCEPTED if environment.copy else "")
+        return rules.grant(*RuleSet.from_strings(self.options.allow, tools=table).allow)
+
+    def _read_hooks(self) -> "HookSetup | None":
+        """The process that runs hooks starts here, before everything else is made: the first hook, which may
+        come right after that, would have to wait for it."""
+        environment = self.environment
+        places = [environment.paths.config_dir / "hooks.json", environment.paths.plugins]
+        places += [environment.root / name for name in PROJECT_HOOKS] if environment.trusted else []
+        used = self.additions.answers or not self.options.read_only
+        if not used or not (environment.settings.hooks or any(place.exists() for place in places)):
+            return None
+        from crushpy.extensions.hooks.hook_config import HookSetup, read_hooks
+
+        root = environment.root if environment.trusted else None
+        setup = HookSetup(*read_hooks(environment.paths, root, environment.settings.hooks), Unconfined())
+        if setup.commands:
+            setup.runner.supervisor(Privileges())
+        return setup
+
+    def _hooks(
+        self,
+        setup: "HookSetup | None",
+        session: LiveSession,
+        workspace: Workspace,
+        events: EventBus,
+        approvals: Approvals,
+    ) -> Hooks:
+        if setup is None:
+            return self.additions.wrap_hooks(Hooks())
         from crushpy.extensions.hooks.command_hooks import CommandHooks
 
-        approvals.hooks = CommandHooks(hooks, session, approvals, workspace, events)
-    approvals.hooks = additions.wrap_hooks(approvals.hooks)
-    services = Services(
-        store,
-        user_settings,
-        templates,
-        approvals,
-        workspace,
-        audit,
-        change_recorder,
-        added,
-        options.interactive,
-        environment.trusted,
-    )
-    scope = AgentScope(services, session, models, gauge, events)
-    pins = PinService(scope)
-    subagents = Subagents(scope, toolset, environment.extensions.agent)
-
-    def open_workspace(cwd: Path) -> TaskWorkspace:
-        own, gained = workspaces.make_worktree(cwd)
-        there = msgspec.structs.replace(services, workspace=own, additions=gained, recorder=None)
-        setup = environment.worktree_setup(cwd)
-        return TaskWorkspace(there, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
-
-    agent = Agent(scope, toolset.tools, subagents.run, pins)
-    return Runtime(
-        events,
-        scope,
-        agent,
-        subagents,
-        pins,
-        undo_files,
-        change_recorder,
-        run_summary,
-        Limits(options.max_steps, options.max_tokens, options.max_cost),
-        paths.worktrees,
-        open_workspace,
-        servers,
-        SlashCommands(environment.extensions, servers, agent, events),
-    )
+        return self.additions.wrap_hooks(CommandHooks(setup, session, approvals, workspace, events))
 
 
-def _read_hooks(environment: ProjectEnvironment) -> "HookSetup":
-    """The process that runs hooks starts here, before everything else is made: the first hook, which may come
-    right after that, would have to wait for it."""
-    from crushpy.extensions.hooks.hook_config import HookSetup, read_hooks
-
-    root = environment.root if environment.trusted else None
-    setup = HookSetup(*read_hooks(environment.paths, root, environment.settings.hooks), Unconfined())
-    if setup.commands:
-        setup.runner.supervisor(Privileges())
-    return setup
-
-
-def _has_hooks(environment: ProjectEnvironment) -> bool:
-    """Whether there may be hooks. Loads nothing."""
-    places = [environment.paths.config_dir / "hooks.json", environment.paths.plugins]
-    places += [environment.root / name for name in PROJECT_HOOKS] if environment.trusted else []
-    return bool(environment.settings.hooks) or any(place.exists() for place in places)
-
-
-def _rules(
-    environment: ProjectEnvironment,
-    options: StartOptions,
-    workspaces: Workspaces,
-    tools: Sequence[AnyTool],
-) -> RuleSet:
-    permissions = environment.settings.permissions
-    readable = [f"view({escaped(str(workspaces.outputs))}/**)"]
-    readable += [f"{tool}({escaped(str(workspaces.private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
-    folders = map(os.path.realpath, environment.extensions.readable_folders())
-    readable += [f"view({escaped(folder)}/**)" for folder in folders]
-    table = {**tool_table(), **{tool.name: tool.access for tool in tools}}
-    rules = RuleSet.from_strings(
-        allow=(*permissions.allow, *readable, *environment.granted_hosts()),
-        ask=permissions.ask,
-        deny=permissions.deny,
-        tools=table,
-    )
-    rules = msgspec.structs.replace(rules, confined=NOT_ACCEPTED if environment.copy else "")
-    return rules.grant(*RuleSet.from_strings(options.allow, tools=table).allow)
+def _tell_problem(events: EventBus, problem: TemplateProblem) -> None:
+    text = f"{problem.message}. Another template is used instead. {problem.hint}"
+    events(Notice(text, "warning"))
 
 
 async def load_images(environment: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:

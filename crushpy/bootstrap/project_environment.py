@@ -13,7 +13,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.paths import Paths, private_dir, project_dir, project_root
 from crushpy.core.start_options import StartOptions
-from crushpy.core.templates import Templates
+from crushpy.core.templates import TemplateProblem, Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.trust import is_trusted, is_trusted_copy
@@ -90,26 +90,29 @@ class ProjectEnvironment:
         *,
         logs: bool = True,
         copy: bool = False,
+        editor_servers: tuple[str, ...] = (),
     ) -> None:
-        """`logs`: to a file of our own. `copy`: what it brings may be that of a trusted project."""
+        """`logs`: to a file of our own. `copy`: what it brings may be that of a trusted project.
+        `editor_servers`: MCP servers in `flags` that an editor has added: the user is asked about them."""
         self.paths = Paths()
         user_files(self.paths)  # raises if there is no home folder
         if logs:
             start_logging(self.paths)
-        self.cwd, self.copy = cwd, copy
-        self.editor_servers: tuple[str, ...] = ()
-        """MCP servers that an editor has added to the settings: the user is asked about them."""
+        self.cwd, self.copy, self.editor_servers = cwd, copy, editor_servers
         self.root = project_root(cwd)
         self.trusted = (is_trusted_copy if copy else is_trusted)(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
         self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)
-        project = project_dir(cwd) / "templates" if self.trusted else None
-        self.templates = Templates(self.paths.templates, project)
+        self.templates = self.find_templates()
 
     @property
     def settings(self) -> Settings:
         return self.loaded.settings
+
+    def find_templates(self, on_problem: Callable[[TemplateProblem], None] = lambda _: None) -> Templates:
+        project = project_dir(self.cwd) / "templates" if self.trusted else None
+        return Templates(self.paths.templates, project, on_problem)
 
     def guard(self) -> ExecutionContext:
         """The sandbox that confines commands. The first call probes it, which takes milliseconds."""
@@ -153,9 +156,7 @@ class ProjectEnvironment:
     def store(self) -> "Store":
         from crushpy.storage.store import Store
 
-        store = Store(self.paths.database, self.settings.database_url)
-        store.outputs.folder = self.paths.outputs
-        return store
+        return Store(self.paths.database, self.settings.database_url, self.paths.outputs)
 
     def confine(
         self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = (), server_mb: int = 0

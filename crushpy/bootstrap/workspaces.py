@@ -1,16 +1,21 @@
 """The workspaces of one conversation: its own folder, and the worktrees of tasks."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
 from crushpy.core.events import JobEnded, Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import headline
+from crushpy.core.messages import Data, headline
 from crushpy.core.paths import private_dir
+from crushpy.engine.agents.scope import Services
+from crushpy.engine.agents.subagents import TaskWorkspace
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.hooks import ObservedCall, ResultAddition
 from crushpy.sandbox.repository import git_folders
@@ -62,55 +67,64 @@ class LanguageServers:
             await self._hub.close()
 
 
+class ConversationFolders(Data, frozen=True):
+    """What a conversation stores on this machine for its tools."""
+
+    outputs: Path
+    private: Path
+    """Of its commands. Worktrees of tasks have private folders that begin with the same name."""
+
+
 class Workspaces:
     """Makes them. All share the MCP servers, and the folder of outputs."""
 
     def __init__(
         self,
         environment: ProjectEnvironment,
+        folders: ConversationFolders,
+        added: Callable[[], Sequence[Path]],
         store: Store,
-        root_id: str,
-        lsp_servers: Commands,
         events: EventBus,
+        *,
+        lsp: Commands,
     ) -> None:
-        self._environment, self._store = environment, store
-        self._lsp_servers, self._events = lsp_servers, events
-        self.outputs = environment.paths.outputs / root_id
-        self.private = environment.paths.sandboxes / new_id()
-        """Worktrees of tasks have private folders that begin with the same name."""
-        self._jobs = self._make_jobs(environment.cwd, self.private, on_ended=self._on_job_ended)
+        """`added`: folders that count as the conversation's own. `lsp`: the language servers to use."""
+        self._environment, self._folders, self._store = environment, folders, store
+        self._lsp, self._events = lsp, events
+        self._jobs = Jobs(
+            environment.settings.sandbox.env,
+            partial(environment.confine, environment.cwd, folders.private, folders.outputs),
+            folders=added,
+            on_ended=self._on_job_ended,
+        )
         self.mcp = McpServers(environment, self._jobs, events)
 
     def make_main(self, files: WorkspaceFiles) -> tuple[Workspace, tuple[ResultAddition, ...]]:
         """The conversation's own folder, and what results there gain."""
         return self._make(self._environment.cwd, self._jobs, files)
 
-    def make_worktree(self, cwd: Path) -> tuple[Workspace, tuple[ResultAddition, ...]]:
-        repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
-        private = self.private.with_name(f"{self.private.name}-{new_id()}")
-        jobs = self._make_jobs(cwd, private, repository.folders if repository else ())
-        return self._make(cwd, jobs, WorkspaceFiles())
-
-    def _make_jobs(
-        self,
-        cwd: Path,
-        private: Path,
-        shown: tuple[str, ...] = (),
-        on_ended: Callable[[ShellJob], None] = lambda _: None,
-    ) -> Jobs:
+    def open_worktree(self, services: Services, cwd: Path) -> TaskWorkspace:
+        """Makes a worktree usable by a task; `services`: of the conversation."""
         environment = self._environment
-        confine = partial(environment.confine, cwd, private, self.outputs, shown)
-        return Jobs(environment.settings.sandbox.env, confine, on_ended=on_ended)
+        repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
+        private = self._folders.private.with_name(f"{self._folders.private.name}-{new_id()}")
+        shown = repository.folders if repository else ()
+        confine = partial(environment.confine, cwd, private, self._folders.outputs, shown)
+        jobs = Jobs(environment.settings.sandbox.env, confine)
+        workspace, gained = self._make(cwd, jobs, WorkspaceFiles())
+        own = msgspec.structs.replace(services, workspace=workspace, additions=gained, recorder=None)
+        setup, system = environment.worktree_setup(cwd), environment.system_prompt(time.time(), cwd)
+        return TaskWorkspace(own, system, str(cwd), setup=setup)
 
     def _make(
         self, cwd: Path, jobs: Jobs, files: WorkspaceFiles
     ) -> tuple[Workspace, tuple[ResultAddition, ...]]:
-        environment, lsp = self._environment, None
-        if self._lsp_servers:
-            lsp = LanguageServers(environment, cwd, self.outputs, self._lsp_servers, self._events)
+        environment, outputs, lsp = self._environment, self._folders.outputs, None
+        if self._lsp:
+            lsp = LanguageServers(environment, cwd, outputs, self._lsp, self._events)
         workspace = Workspace(
             cwd,
-            self.outputs,
+            outputs,
             jobs,
             files,
             environment.extensions,
@@ -128,7 +142,8 @@ class Workspaces:
 
     async def _load_output(self, name: str) -> None:
         """Fetches an output that another machine stored, as a local file."""
-        data = await self._store.outputs.load(self.outputs.name, name)
+        outputs = self._folders.outputs
+        data = await self._store.outputs.load(outputs.name, name)
         if data is not None:
-            private_dir(self.outputs)
-            write_private(self.outputs / name, data)
+            private_dir(outputs)
+            write_private(outputs / name, data)

@@ -79,7 +79,13 @@ def template_file(name: str) -> str:
 class Templates:
     """The templates of one user in one project. `problems` collects errors in the user's files."""
 
-    def __init__(self, user: Path | None = None, project: Path | None = None) -> None:
+    def __init__(
+        self,
+        user: Path | None = None,
+        project: Path | None = None,
+        on_problem: Callable[[TemplateProblem], None] = lambda _: None,
+    ) -> None:
+        """`on_problem` is called once for each problem."""
         self._folders: list[tuple[str, Path]] = []
         if project is not None:
             self._folders.append(("project", project))
@@ -87,8 +93,7 @@ class Templates:
             self._folders.append(("user", user))
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
-        self.on_problem: Callable[[TemplateProblem], None] = lambda _: None
-        """Called once for each problem."""
+        self._on_problem = on_problem
 
     def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
         """The files that would be used for `name`, best first."""
@@ -108,7 +113,7 @@ class Templates:
                 known = self.problems.get(str(path))
                 self.problems[str(path)] = problem
                 if known is None or known.message != problem.message:
-                    self.on_problem(problem)
+                    self._on_problem(problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
     def find(self, name: str) -> Template:

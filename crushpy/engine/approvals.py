@@ -65,17 +65,46 @@ class Ruling(Data, frozen=True):
     """How the turn ended while the question was open, in words: the caller must end too."""
 
 
+class GrantedRules:
+    """The rules from settings and flags, and those that the user's answers have added."""
+
+    def __init__(self, rules: RuleSet, grants: tuple[str, ...]) -> None:
+        self._rules = rules
+        self.grants = grants
+        """For this conversation, which stores them."""
+        self.always: tuple[str, ...] = ()
+        """Stored in the settings since they were loaded."""
+
+    def grant(self, rules: Iterable[str]) -> None:
+        self.grants = tuple(dict.fromkeys((*self.grants, *rules)))
+
+    def allow_always(self, rules: Iterable[str]) -> None:
+        self.always = (*self.always, *rules)
+
+    def in_force(self) -> RuleSet:
+        if not self.grants and not self.always:
+            return self._rules
+        granted = RuleSet.from_strings(allow=(*self.grants, *self.always))
+        return self._rules.grant(*granted.allow)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders that count as the workspace, beside it."""
+        return self.in_force().folders
+
+
 class PermissionOptions(Data, frozen=True):
     """How a conversation asks for permission."""
 
-    rules: RuleSet
-    """From settings and flags."""
+    rules: GrantedRules
     interactive: bool = False
     """Whether a user can be asked."""
     yolo: bool = False
     mode: Mode = "ask"
     find_guard: Callable[[], ExecutionContext] = ExecutionContext
     """Finds the sandbox. Called at the first decision, because it takes milliseconds."""
+    make_hooks: Callable[["Approvals"], Hooks] = lambda _: Hooks()
+    """Makes what the user runs at events, which may ask for permission itself."""
 
 
 class CallBatch:
@@ -117,23 +146,19 @@ class Approvals:
     ) -> None:
         self._options, self._rules = options, options.rules
         self._workspace, self._jobs = workspace.cwd, workspace.jobs
-        self._jobs.folders = lambda: self.folders
         self._session = session
         self._user_settings = user_settings
         self._emit = emit
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._questions = asyncio.Lock()
-        self.always: tuple[str, ...] = ()
-        """Rules that answers have stored since the settings were loaded."""
-        self.grants = session.info.grants
         self.interactive = options.interactive
         self.yolo = options.yolo
         self.mode: Mode = options.mode
         self._explained_no_sandbox = False
         self._warming: asyncio.Task[None] | None = None
-        self.hooks = Hooks()
         self.ending = BY_ESC
         """How an unanswered question ends."""
+        self.hooks = options.make_hooks(self)
         if ignored := self.ignored:
             emit(Notice(ignored, "warning"))
 
@@ -173,21 +198,23 @@ class Approvals:
 
     def _in_force(self) -> RuleSet:
         """The rules in this mode, with the user's grants."""
-        rules = self._rules
-        if self.grants or self.always:
-            granted = RuleSet.from_strings(allow=(*self.grants, *self.always))
-            rules = rules.grant(*granted.allow)
-        return in_mode(self.mode, rules)
+        return in_mode(self.mode, self._rules.in_force())
 
     @property
     def ignored(self) -> str:
         """Names the rules that are ignored because they are not from this machine's user."""
-        return describe_ignored(self._in_force(), self._workspace) if self._rules.confined else ""
+        rules = self._in_force()
+        return describe_ignored(rules, self._workspace) if rules.confined else ""
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Folders that count as the workspace, beside it."""
-        return self._in_force().folders
+        return self._rules.folders
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """Rules that answers have stored since the settings were loaded."""
+        return self._rules.always
 
     async def add_folder(self, name: str) -> Path:
         """Makes a second folder part of the workspace, for this conversation. Raises UsageError."""
@@ -199,8 +226,8 @@ class Approvals:
         return folder
 
     async def _grant(self, rules: tuple[str, ...]) -> None:
-        self.grants = tuple(dict.fromkeys((*self.grants, *rules)))
-        await self._session.update(grants=self.grants)
+        self._rules.grant(rules)
+        await self._session.update(grants=self._rules.grants)
 
     async def rule(
         self,
@@ -328,7 +355,7 @@ class Approvals:
         if chosen.kind == "conversation":
             await self._grant(chosen.rules)
         if chosen.kind == "always":
-            self.always = (*self.always, *chosen.rules)
+            self._rules.allow_always(chosen.rules)
             self._user_settings.allow_rules(chosen)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 

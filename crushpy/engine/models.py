@@ -49,8 +49,10 @@ class Models:
         tool_specs: ToolSpecs,
         learnt: LearntModels,
         providers: Mapping[str, Provider] | None = None,
+        *,
+        web_search: bool = False,
     ) -> None:
-        """`providers`: those that are made already, by model."""
+        """`providers`: those that are made already, by model. `web_search`: offer it."""
         self.settings = settings
         self._tool_specs = tool_specs
         self._learnt = learnt
@@ -60,8 +62,7 @@ class Models:
         """Windows named by servers in this process."""
         self._served: dict[str, ServedModel] = {}
         """The models that servers described before the first request."""
-        self.web_search = False
-        """Offer web search: the settings want it, and no rule forbids it."""
+        self._web_search = web_search
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
         """The same models and connections, with other tools."""
@@ -203,7 +204,7 @@ class Models:
             messages=messages,
             tools=tuple(tool for tool in specs if not isinstance(tool, DeferredTool)),
             deferred=tuple(tool for tool in specs if isinstance(tool, DeferredTool)),
-            web_search=self.web_search,
+            web_search=self._web_search,
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,
         )

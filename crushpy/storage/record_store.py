@@ -20,7 +20,7 @@ from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
 from crushpy.storage.session_rows import json_text, load_reach, usage_figures
-from crushpy.storage.storage_thread import Subject, stored
+from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
 
 class PinStore(Subject):
@@ -234,8 +234,10 @@ def write_output(db: Database, root_id: str, name: str, data: bytes) -> None:
 
 
 class OutputStore(Subject):
-    folder: Path | None = None
-    """The folder with the outputs of all conversations on this machine."""
+    def __init__(self, thread: StorageThread, folder: Path | None) -> None:
+        """`folder`: with the outputs of all conversations on this machine."""
+        super().__init__(thread)
+        self.folder = folder
 
     @property
     def in_database(self) -> bool:

@@ -33,10 +33,9 @@ Waiting = tuple[Callable[[], None], bool, Future[None]]
 
 
 class StorageThread:
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        self.maintain: Callable[[], bool] = lambda: False
-        """A few milliseconds of maintenance; False if none is left."""
+    def __init__(self, location: Location, maintain: Callable[[], bool]) -> None:
+        """`maintain` does a few milliseconds of maintenance; False if none is left."""
+        self.location, self._maintain = location, maintain
         self._database: Database | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._timer: asyncio.TimerHandle | None = None
@@ -145,7 +144,7 @@ class StorageThread:
     async def _run_maintenance(self) -> None:
         def maintain() -> bool:
             with self.database.no_wait():
-                return self.maintain()
+                return self._maintain()
 
         with suppress(StorageError, RuntimeError):  # a search shows the error; or the store was closed
             while self._timer is None:

@@ -22,11 +22,11 @@ class Store:
     database cannot be used, and may be called again once that is fixed.
     """
 
-    def __init__(self, database: Path, url: str = "") -> None:
-        """`url` is the setting `database_url`; if it is empty the database is the file `database`."""
+    def __init__(self, database: Path, url: str = "", outputs: Path | None = None) -> None:
+        """`url` is the setting `database_url`; if it is empty the database is the file `database`. `outputs`:
+        the folder with the outputs of tools."""
         self.location = Location(database, url)
-        thread = self.thread = StorageThread(self.location)
-        thread.maintain = self._maintain
+        thread = self.thread = StorageThread(self.location, self._maintain)
         self.place = self.location.place
         """How people name the database: a file, or an address without its password."""
         self.warnings = self.location.warnings
@@ -34,7 +34,7 @@ class Store:
         self.open_in_background = thread.open_in_background
         self.listen = thread.listen
         self.close = thread.close
-        self.outputs = record_store.OutputStore(thread)
+        self.outputs = record_store.OutputStore(thread, outputs)
         self.sessions = SessionStore(thread)
         self.messages = MessageStore(thread)
         self.calls = CallStore(thread, self.outputs)

@@ -83,17 +83,19 @@ class Jobs:
         confine: Callable[[], Unconfined] = Unconfined,
         *,
         whole_environment: bool = False,
+        folders: Callable[[], Sequence[Path]] = lambda: (),
         on_ended: Callable[[ShellJob], None] = lambda _: None,
     ) -> None:
         """`variables`: names that commands get in addition to the usual ones.
 
-        `whole_environment`: they get all variables. `on_ended` is called with each job that ended by itself.
+        `whole_environment`: they get all variables. `folders` count as the workspace,
+        beside it: commands see them as they are. `on_ended` is called with each job that ended by itself.
 
         `confine` selects their confinement when the first command runs: that takes milliseconds.
         """
         self._variables = variables
         self._whole_environment = whole_environment
-        self._confine, self._on_ended = confine, on_ended
+        self._confine, self._folders, self._on_ended = confine, folders, on_ended
         self._confinement: Unconfined | None = None
         self._warm_up_task: asyncio.Task[None] | None = None
         self._environment_hidden = False
@@ -102,8 +104,6 @@ class Jobs:
         self._closed = False
         self._messages: list[str] = []
         self._end_watchers: set[asyncio.Task[None]] = set()
-        self.folders: Callable[[], Sequence[Path]] = lambda: ()
-        """Folders that count as the workspace, beside it: commands see them as they are."""
 
     @property
     def confinement(self) -> Unconfined:
@@ -170,7 +170,7 @@ class Jobs:
 
     def file_tool_path(self, path: Path) -> Path:
         """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
-        if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self.folders()):
+        if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self._folders()):
             return path
         return self.confinement.inside(path)
 
