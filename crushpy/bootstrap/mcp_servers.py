@@ -10,6 +10,7 @@ from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
+from crushpy.engine.runtime import AskUser
 from crushpy.security.private_files import read_stored
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
@@ -17,7 +18,6 @@ from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
-    from crushpy.engine.runtime import AskUser
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
@@ -34,7 +34,7 @@ class McpServers:
         self._environment, self._jobs, self._emit = environment, jobs, emit
         self._hub: McpHub | None = None
         self._configs: dict[str, ServerConfig] | None = None
-        self.ask: AskUser | None = None
+        self._ask: AskUser | None = None
         self.problems: list[str] = []
         """What is wrong with the configuration."""
         root = environment.root
@@ -89,14 +89,17 @@ class McpServers:
         known = read_stored(file, dict[str, KnownServer]) if self.names else None
         return {name: known[name] for name in self.names if name in known} if known else {}
 
+    def answer_with(self, ask: AskUser) -> None:
+        self._ask = ask
+
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, and if the server wants a secret."""
         schema: Json = question.get("requestedSchema") or {}  # a question that opens a page has none
         fields: dict[str, Json] = schema.get("properties") or {}
         secret = any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())
-        if self.ask is None or secret:
+        if self._ask is None or secret:
             return {"action": "decline"}
-        return await self.ask(server, question)
+        return await self._ask(server, question)
 
     def hub(self) -> "McpHub":
         """The servers, made by the first call."""

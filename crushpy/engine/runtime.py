@@ -32,8 +32,9 @@ class McpAccess(Protocol):
         """The resources as prompts mention them, `server:uri`, as far as known, and their names."""
         ...
 
-    ask: AskUser | None
-    """Set by a front end that can show the question of a server; gets its name and the question."""
+    def answer_with(self, ask: AskUser) -> None:
+        """A front end can show the questions of servers: `ask` gets the server's name and the question."""
+        ...
 
     def hub(self) -> Any:
         """The servers themselves."""

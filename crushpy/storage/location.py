@@ -29,8 +29,7 @@ class Location:
         self._log = self.file.with_name(f"{self.file.name}-wal")
         self.warnings: list[str] = []
         """Problems met while opening it, for the user."""
-        self.notify: Callable[[str], None] = lambda _: None
-        """Called on the storage thread with what the user should know while a job waits."""
+        self._listener: Callable[[str], None] = lambda _: None
         self.allows_unfinished = False
         """Whether a copy that was interrupted may be opened: only to continue it."""
         self.allows_version_18 = False
@@ -41,6 +40,13 @@ class Location:
         """Whether a file that cannot be read is renamed, and a new one created."""
         self.known_state: FileState | None = None
         """The state of an open file, as far as its changes are known to be a database's own."""
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        self._listener = listener
+
+    def notify(self, text: str) -> None:
+        """Tells the listener, on the storage thread, what the user should know while a job waits."""
+        self._listener(text)
 
     @property
     def exists(self) -> bool:

@@ -440,7 +440,7 @@ class SqliteDatabase(database.Database):
     def __init__(self, location: Location) -> None:
         self.place = location.place
         self._file = location.file
-        self._retry = BusyRetry(self.place, lambda text: location.notify(text))  # noqa: PLW0108  # it is set later
+        self._retry = BusyRetry(self.place, location.notify)
         self._raw = open_sqlite(location, self._retry)
         self._durable = False
         self._location = location

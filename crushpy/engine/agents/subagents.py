@@ -159,11 +159,11 @@ class Subagents:
         here = workspace or TaskWorkspace(self._services, info.system, info.cwd)
         loaded = continued.loaded if continued else None
         title = title or sessions.title_of(order.prompt)
-        agent = await self._new_agent(order, emit, title, here, loaded, session_id)
+        checkpoint = attempt.checkpoint if attempt else None
+        agent = await self._new_agent(order, emit, title, here, loaded, session_id, checkpoint)
         spent = Spent(limits, within=self.spent)
         turn = agent.turn(spent)
         session = agent.scope.session
-        session.checkpoint = attempt.checkpoint if attempt else None
 
         async def add_prompts() -> None:
             for prompt in await attempt.steer() if attempt else ():
@@ -211,6 +211,7 @@ class Subagents:
         workspace: TaskWorkspace,
         loaded: sessions.LoadedSession | None = None,
         session_id: str = "",
+        checkpoint: sessions.Checkpoint | None = None,
     ) -> Agent:
         parent = self._parent.session.info
         order, kind = self._defined(order)
@@ -243,8 +244,8 @@ class Subagents:
         loaded = loaded or sessions.LoadedSession(info, stored=False)
         models = self._parent.models.for_tools(tools.specs)
         gauge = new_gauge(models, loaded)
-        ids = self._parent.session.call_ids
-        session = sessions.LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
+        store, ids = self._services.store, self._parent.session.call_ids
+        session = sessions.LiveSession(store, loaded, emit, gauge.exact_size, ids, checkpoint=checkpoint)
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
 

@@ -56,10 +56,12 @@ class LiveSession:
         exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
         phrases: Callable[[], RulePhrases] | None = None,
+        checkpoint: "Checkpoint | None" = None,
     ) -> None:
         """`exact_size` gives the tokens to store with a message, 0 while they cannot be counted. `call_ids`
         are those already in use; the set is shared with other sessions of the conversation. `phrases` find
-        standing rules; a task has none of its own, because its prompts are the agent's."""
+        standing rules; a task has none of its own, because its prompts are the agent's. `checkpoint`, of a
+        task on a fleet, gives what is stored with the result of a call that may have changed files."""
         self.phrases = phrases
         self._exact_size = exact_size
         self._store = store
@@ -73,8 +75,7 @@ class LiveSession:
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self.unstored: list[Message] = []
         """Messages that could not be stored because the database was lost."""
-        self.checkpoint: Checkpoint | None = None
-        """Of a task on a fleet: what is stored with the result of a call that may have changed files."""
+        self._checkpoint = checkpoint
         self.rescued: set[str] = set()
         """Ids of the messages that were saved elsewhere after that."""
 
@@ -254,7 +255,7 @@ class LiveSession:
         """Commits the result of a call; `start` is how it began, if that is not stored yet."""
         message = self._sized(result_message(result))
         facts = self.facts_of(message)
-        beside = await self.checkpoint() if self.checkpoint is not None and start is None else None
+        beside = await self._checkpoint() if self._checkpoint is not None and start is None else None
         await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts, beside))
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:

@@ -181,7 +181,7 @@ class ChatScreen(ChatHost):
         self.prompt.edit_like(conversation.settings.editing)
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
-        conversation.mcp.ask = self._show_form
+        conversation.mcp.answer_with(self._show_form)
         self.post_message(self.Opened(conversation.settings))
         conversation.expect_prompt()
         self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
