@@ -10,7 +10,7 @@ from pathlib import Path
 from crushpy.core.access import ToolAccess
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.programs import facts
+from crushpy.permissions.program_table import facts
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand

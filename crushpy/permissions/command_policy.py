@@ -7,7 +7,7 @@ from pathlib import Path
 from crushpy.core.access import Access
 from crushpy.permissions.allow_rules import FreeFolder, covered_by, is_bare_repository, suggest_rule
 from crushpy.permissions.decision import Decision, by_rule, decide_path
-from crushpy.permissions.programs import facts
+from crushpy.permissions.program_table import facts
 from crushpy.permissions.read_only_commands import CommandLine, ReadOnlyPolicy
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule

@@ -10,7 +10,7 @@ from crushpy.core.access import Access
 from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.git_commands import is_git_command, is_known_git
-from crushpy.permissions.programs import facts, option_names
+from crushpy.permissions.program_table import facts, option_names
 from crushpy.permissions.risky_words import STANDARD_INPUT, risky_words, runs_rest
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner

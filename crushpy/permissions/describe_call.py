@@ -8,7 +8,7 @@ from crushpy.core.access import Access, Privileges
 from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
-from crushpy.permissions.programs import facts
+from crushpy.permissions.program_table import facts
 from crushpy.permissions.read_only_commands import is_plain_reader
 from crushpy.permissions.shell.ast import SimpleCommand, Word
 from crushpy.permissions.shell.line_reader import parse_shell

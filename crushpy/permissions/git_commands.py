@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.permissions.option_risks import Risks, option_risks
 from crushpy.permissions.options import read_arguments
-from crushpy.permissions.programs import Program, facts
+from crushpy.permissions.program_table import Program, facts
 from crushpy.permissions.shell.ast import Word, word_set
 
 _GIT = facts("git")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crushpy.core.access import Privileges
 from crushpy.permissions.options import read_arguments
-from crushpy.permissions.programs import Program, facts
+from crushpy.permissions.program_table import Program, facts
 from crushpy.permissions.shell.ast import SimpleCommand, Word
 from crushpy.sandbox.repository import git_folders, read_pointer
 from crushpy.security.safe_git import parse_settings

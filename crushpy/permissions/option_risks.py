@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from crushpy.permissions.options import read_arguments
-from crushpy.permissions.programs import Program
+from crushpy.permissions.program_table import Program
 from crushpy.permissions.shell.ast import Word
 
 Risks = dict[int, str]

@@ -7,7 +7,7 @@ counts as both, so that each question can take the answer that is safe for it.
 from collections.abc import Iterator, Sequence
 
 from crushpy.core.messages import Data
-from crushpy.permissions.programs import Program, option_names
+from crushpy.permissions.program_table import Program, option_names
 from crushpy.permissions.shell.ast import Word
 
 

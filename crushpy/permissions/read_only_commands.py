@@ -15,7 +15,7 @@ from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, de
 from crushpy.permissions.git_commands import git_reads
 from crushpy.permissions.options import Argument, read_arguments
 from crushpy.permissions.path_rules import MAX_SEARCHED_FILES, is_forbidden_below, secret_places_in
-from crushpy.permissions.programs import Program, facts, option_names
+from crushpy.permissions.program_table import Program, facts, option_names
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set

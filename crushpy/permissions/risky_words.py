@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from crushpy.permissions.git_commands import git_risks
 from crushpy.permissions.option_risks import Risks, option_risks
 from crushpy.permissions.options import read_arguments
-from crushpy.permissions.programs import Program, facts, family, option_names
+from crushpy.permissions.program_table import Program, facts, family, option_names
 from crushpy.permissions.shell.ast import SimpleCommand, Word
 
 STANDARD_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")

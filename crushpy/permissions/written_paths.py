@@ -11,7 +11,7 @@ from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, decide_path
 from crushpy.permissions.options import option_words, read_arguments
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
-from crushpy.permissions.programs import facts
+from crushpy.permissions.program_table import facts
 from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.rules import WRITE
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set

@@ -257,8 +257,7 @@ def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
 def test_a_broken_file_is_named_and_the_shipped_one_used(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "rules.toml").write_text(text)
     problems: list[TemplateProblem] = []
-    templates = Templates(tmp_path)
-    templates.on_problem = problems.append
+    templates = Templates(tmp_path, on_problem=problems.append)
     used = rule_phrases(templates)()
     assert [found.text for found in used.find("Never push. The door is open.")] == ["Never push."]
     assert words in problems[0].message and "rules.toml" in problems[0].message

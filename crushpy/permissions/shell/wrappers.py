@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from crushpy.permissions.options import read_arguments
-from crushpy.permissions.programs import Program, facts, option_names
+from crushpy.permissions.program_table import Program, facts, option_names
 from crushpy.permissions.shell.ast import UNKNOWN, SimpleCommand, Word, word_set
 
 ReadScript = Callable[[str], tuple[SimpleCommand, ...]]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from crushpy.permissions.options import Argument, read_arguments
-from crushpy.permissions.programs import PROGRAMS, Program, facts, family, read_programs
+from crushpy.permissions.program_table import PROGRAMS, Program, facts, family, read_programs
 from crushpy.permissions.shell.ast import Word
 from crushpy.permissions.shell.line_reader import parse_shell
 

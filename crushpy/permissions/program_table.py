@@ -160,7 +160,7 @@ def read_programs(text: bytes) -> dict[str, Program]:
     return rows
 
 
-PROGRAMS = read_programs(Path(__file__).with_suffix(".toml").read_bytes())
+PROGRAMS = read_programs(Path(__file__).with_name("programs.toml").read_bytes())
 _UNKNOWN = Program()
 
 
