@@ -20,7 +20,7 @@ from crushpy.storage.store import Store
 pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
-STARTS = ("_turn", "compact", "_undo", "uncancellable")
+STARTS = ("_run", "compact", "_undo", "uncancellable")
 """What a task of the engine begins with."""
 
 
@@ -228,7 +228,7 @@ async def test_esc_anywhere_in_the_recovery_from_an_overflow(talks: Talks, llm: 
         script,
         lambda talk: talk.ask("work"),
         flags={f'models."{MODEL}".context_window': 100_000},
-        expect=("recover_from_overflow", "_truncate_results", "make_boundary"),
+        expect=("recover_from_overflow", "_shorten_results", "make_boundary"),
     )
 
 
