@@ -38,12 +38,14 @@ class StoredReplies:
         self._told_thinking_dropped = False
 
     async def add_prompt(self, prompt: Message) -> None:
-        """Raises if there is no provider that the prompt could be sent to: then it is not stored."""
+        """Raises if there is no provider that the prompt could be sent to. Then it is stored only if the user
+        sees it."""
         prompt = self._mode_notes.with_prompt(prompt)
         try:
             await self._models.prepare(self._session.info.model, tools=True)
-        except asyncio.CancelledError:
-            await uncancellable(self._session.add_prompt(prompt))
+        except (asyncio.CancelledError, CrushpyError) as error:
+            if self._scope.interactive or isinstance(error, asyncio.CancelledError):
+                await uncancellable(self._session.add_prompt(prompt))
             raise
         await uncancellable(self._session.add_prompt(prompt))
 
