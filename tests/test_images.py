@@ -87,14 +87,14 @@ def test_words_in_a_file_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG"])
-def test_of_an_animation_the_first_frame_is_sent(form: str) -> None:
+def test_animation_is_sent_as_its_first_frame(form: str) -> None:
     image = scale_image(animated(form), "a", ROOMY).image
     seen = looked_at(image.data)
     assert getattr(seen, "n_frames", 1) == 1 and image.media_type in ("image/png", "image/jpeg")
     assert max(abs(a - b) for a, b in zip(seen.convert("RGB").getpixel((5, 5)), RED, strict=True)) < 4
 
 
-def test_what_is_seen_through_stays_so() -> None:
+def test_transparency_is_kept() -> None:
     image = scale_image(picture(4_000, 100, mode="RGBA"), "a", ROOMY).image
     seen = looked_at(image.data)
     assert image.media_type == "image/png" and seen.mode == "RGBA" and seen.getpixel((5, 5))[3] == 128
@@ -132,7 +132,7 @@ def test_a_damaged_chunk_of_metadata_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", "GIF"])
-def test_what_is_cut_off_is_refused_by_name(form: str) -> None:
+def test_incomplete_image_is_refused_by_name(form: str) -> None:
     raw = picture(300, 200, form)
     with pytest.raises(UsageError, match=rf"half\.png is damaged or incomplete.*{form}"):
         scale_image(raw[: len(raw) // 2], "half.png", ROOMY)
@@ -163,7 +163,7 @@ def test_a_link_to_a_picture_is_the_picture(tmp_path: Path) -> None:
     ],
     ids=["missing", "folder", "pipe", "device", "empty", "text"],
 )
-def test_what_is_no_picture_is_named_with_what_is_taken(tmp_path: Path, make, words: str) -> None:  # pyright: ignore
+def test_unsupported_image_names_the_accepted_types(tmp_path: Path, make, words: str) -> None:  # pyright: ignore
     make(tmp_path / "a.png")
     with pytest.raises(UsageError, match=words) as refused:
         read_picture(tmp_path / "a.png", "a.png")

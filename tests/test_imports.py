@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 PACKAGE = Path(crushpy.__file__).parent
 
 
-def test_no_module_is_part_of_an_import_circle() -> None:
+def test_modules_have_no_import_cycles() -> None:
     for knot in knots(imports(PACKAGE)):
         pytest.fail(f"These modules import each other in a circle: {', '.join(sorted(knot))}")
 

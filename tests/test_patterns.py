@@ -23,7 +23,7 @@ def test_the_search_below_finds_what_it_is_for(pattern: str) -> None:
     assert not ERRS.search(r"[a-z]*+\d++x?+[^b]{1,4}+\s{{0,4}}+(?:a|b)*")
 
 
-def test_no_group_is_possessive_or_atomic() -> None:
+def test_patterns_use_no_possessive_or_atomic_groups() -> None:
     found = [
         f"{source.relative_to(PACKAGE)}:{number}: {line.strip()}"
         for source in sorted(PACKAGE.rglob("*.py"))

@@ -72,7 +72,7 @@ def test_a_broken_template_is_named_with_its_reason_and_the_shipped_one_is_used(
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device"])
-def test_what_is_no_regular_file_is_not_read(user: Path, kind: str) -> None:
+def test_instructions_ignore_what_is_not_a_regular_file(user: Path, kind: str) -> None:
     path = user / "summary.md"
     if kind == "a folder":
         path.mkdir()

@@ -50,7 +50,7 @@ def test_a_key_of_a_known_look_goes_wherever_it_stands(key: str, before: str, af
     with_digit(made_of(WORD, 12)),
     st.sampled_from(["password", "DB_PASSWORD", "apiKey", "auth-token", "SECRET"]),
 )
-def test_what_is_assigned_to_a_secrets_name_goes_in_every_notation(value: str, name: str) -> None:
+def test_secret_assignments_are_redacted_in_every_notation(value: str, name: str) -> None:
     if value.isdigit():
         value = f"a{value}"
     if len(set(value)) == 1:

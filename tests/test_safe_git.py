@@ -40,7 +40,7 @@ def test_a_repository_as_git_makes_it_and_a_folder_without_one_name_no_program(r
     ],
     ids=range(11),
 )
-def test_what_names_a_program_or_is_not_understood_counts_as_one(repository: Path, settings: str) -> None:
+def test_git_setting_counts_as_a_program_when_in_doubt(repository: Path, settings: str) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(settings + "\n")
     assert not runs_no_program(repository)

@@ -44,7 +44,7 @@ def test_a_link_on_the_way_or_at_its_end_is_not_followed(place: Path, path: str)
 
 
 @pytest.mark.parametrize("spelled", ["/proc/self/root", "/proc/self/cwd"])
-def test_what_proc_offers_as_links_is_not_followed(place: Path, spelled: str) -> None:
+def test_proc_links_are_not_followed(place: Path, spelled: str) -> None:
     with pytest.raises(OSError) as error:
         open_folder(Path(f"{spelled}/tmp"))
     assert error.value.errno == errno.ELOOP
@@ -72,13 +72,13 @@ def test_pipes_and_folders_are_not_opened_as_files(place: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative/path", "/tmp/../etc"])
-def test_what_is_no_real_path_is_an_error(path: str) -> None:
+def test_opening_an_unresolved_path_is_an_error(path: str) -> None:
     with pytest.raises(ValueError):
         open_folder(Path(path))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "b/file", "/etc"])
-def test_in_a_folder_only_single_names_count(place: Path, name: str) -> None:
+def test_folder_handle_accepts_only_single_names(place: Path, name: str) -> None:
     with open_folder(place / "a") as folder:
         for attempt in (
             lambda: folder.open(name, os.O_RDONLY),
@@ -121,7 +121,7 @@ def test_missing_folders_are_made_and_named(place: Path) -> None:
     assert sorted(os.listdir(place / "a")) == ["b", "x"]
 
 
-def test_no_handle_is_left_open(place: Path) -> None:
+def test_handles_are_closed(place: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for path in ("a/b/file", "link/b/file", "gone/file", "a", "a/b/file/x"):
         try:

@@ -15,7 +15,7 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=40).map("".join), st.text(st.charact
 
 @given(TEXTS)
 @settings(max_examples=500)
-def test_no_control_character_or_hidden_direction_is_left(text: str) -> None:
+def test_cleaned_text_has_no_control_or_direction_characters(text: str) -> None:
     shown = clean(text)
     for char in shown:
         assert char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs"), repr(char)
@@ -34,7 +34,7 @@ def test_no_control_character_or_hidden_direction_is_left(text: str) -> None:
 
 
 @given(TEXTS)
-def test_what_is_clean_stays_as_it_is(text: str) -> None:
+def test_clean_text_is_unchanged(text: str) -> None:
     assert clean(clean(text)) == clean(text)
 
 
@@ -86,7 +86,7 @@ def test_tricks_are_taken_out_or_made_visible(text: str, shown: str) -> None:
 @pytest.mark.slow
 @given(TEXTS)
 @settings(max_examples=500)
-def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text: str) -> None:
+def test_text_for_a_decision_shows_every_character(text: str) -> None:
     pieces = list(reveal_pieces(text))
     assert sum(1 if hidden else len(piece) for piece, hidden in pieces) == len(text)
     shown = reveal(text)
@@ -122,11 +122,11 @@ def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text:
         ("\U000e0041\udcff", "<U+E0041><U+DCFF>"),
     ],
 )
-def test_what_would_hide_from_a_decision_is_named(text: str, shown: str) -> None:
+def test_hidden_characters_are_named_for_a_decision(text: str, shown: str) -> None:
     assert reveal(text) == shown
 
 
-def test_one_line_has_no_line_breaks() -> None:
+def test_single_line_has_no_line_breaks() -> None:
     assert one_line("  a\n\tb\r\nc\x1b[31m  d ") == "a b c d"
     assert one_line("\n") == ""
 
@@ -142,7 +142,7 @@ def test_megabytes_of_anything_are_done_long_before_the_timeout(piece: str) -> N
     assert "\x1b" not in reveal(piece * (500_000 // len(piece)))
 
 
-def test_what_utf_8_cannot_say_is_marked_and_halves_of_one_letter_find_each_other() -> None:
+def test_lone_surrogates_are_marked_and_pairs_joined() -> None:
     broken = {"a\ud800": ["\udcff x", "\ud83d\ude00", 7, None], "plain": "ü"}
     mended = encodable(broken)
     assert mended == {"a\ufffd": ["\ufffd x", "\U0001f600", 7, None], "plain": "ü"}

@@ -78,7 +78,7 @@ def test_a_python_without_ensurepip_is_told_which_package_is_missing(checkout: P
     assert not (checkout / ".venv").exists()
 
 
-def test_what_is_set_up_already_is_left_alone(checkout: Path) -> None:
+def test_setup_leaves_a_current_environment_alone(checkout: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
     (checkout / ".venv/.installed-requirements-dev").touch()
     for args in ([], ["dev"]):
@@ -153,7 +153,7 @@ def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path, with_
 
 
 @pytest.mark.slow
-def test_without_uv_and_a_way_to_get_it_the_checks_still_run(checkout: Path, with_programs: str) -> None:
+def test_checks_run_without_uv(checkout: Path, with_programs: str) -> None:
     """The lock that pip would install it from is not there."""
     program(checkout.parent / "programs/uv", "#!/bin/sh\nexit 1\n")
     program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"\n')

@@ -35,7 +35,7 @@ async def cancel_twice(task: asyncio.Task[str]) -> None:
         assert not task.done()
 
 
-async def test_what_a_thread_gives_comes_back() -> None:
+async def test_uncancellable_returns_a_threads_result() -> None:
     assert await in_thread(str.upper, "a") == "A"
     with pytest.raises(ValueError, match="literal"):
         await in_thread(int, "a")

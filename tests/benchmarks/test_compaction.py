@@ -42,7 +42,7 @@ async def test_facts_survive_every_generation_whatever_the_summariser_is_worth(
     assert figures.summary_calls == sizes.generations, "one for each boundary"
 
 
-async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
+async def test_facts_survive_when_the_summariser_is_perfect() -> None:
     figures = await measure.run(scenario.make(SHORT), summarisers.perfect, window=WINDOW, quick=True)
     assert figures.input_recall.value == 1
     for generation in figures.survival:
@@ -50,7 +50,7 @@ async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
 
 
 @pytest.mark.nightly
-async def test_what_does_not_fit_is_found_by_one_recall() -> None:
+async def test_recall_finds_what_did_not_fit() -> None:
     sizes = scenario.Sizes(generations=2, paths=600, failing=160, todos=30, requests=12, looks=0, batch=25)
     beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW)
     assert beyond.left_out > 100
@@ -58,7 +58,7 @@ async def test_what_does_not_fit_is_found_by_one_recall() -> None:
 
 
 @pytest.mark.parametrize("placement", ["message", "append"])
-async def test_in_llm_no_byte_of_the_cached_prefix_changes(placement: str) -> None:
+async def test_cached_prefix_stays_identical_in_llm(placement: str) -> None:
     prefixes = await measure.prefixes(scenario.make(SHORT), placement, window=WINDOW)
     assert prefixes.compared > 30
     assert prefixes.bytes_changed == 0

@@ -6,14 +6,14 @@ from benchmarks.questions import COMMANDS, asked, project
 from crushpy.permissions.decision import ExecutionContext
 
 
-def test_with_a_sandbox_at_most_a_tenth_of_the_commonest_commands_ask(tmp_path: Path) -> None:
+def test_common_commands_rarely_ask_when_sandboxed(tmp_path: Path) -> None:
     asks = asked(project(tmp_path), ExecutionContext(sandbox="bubblewrap"))
     assert len(COMMANDS) == len(set(COMMANDS)) == 60
     assert len(asks) <= 6
     assert {command.split()[0] for command in asks} <= {"git", "pip", "npm"}
 
 
-def test_without_one_what_only_reads_runs_all_the_same(tmp_path: Path) -> None:
+def test_reading_commands_run_without_a_sandbox(tmp_path: Path) -> None:
     workspace = project(tmp_path)
     trusted, not_trusted = (
         asked(workspace, ExecutionContext(trusted=True)),

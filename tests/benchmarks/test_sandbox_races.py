@@ -9,7 +9,7 @@ SANDBOXES = {"usual": working_sandbox, "landlock": working_landlock}
 
 
 @pytest.mark.parametrize("name", SANDBOXES)
-async def test_nothing_lands_outside(name: str) -> None:
+async def test_races_write_nothing_outside_the_workspace(name: str) -> None:
     sandbox: Sandbox = SANDBOXES[name]()
     if not sandbox.on:
         pytest.skip(sandbox.why_not)

@@ -17,7 +17,7 @@ def test_sizes_are_written_short() -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "", "1k,,2k", "0", "-1", "inf", "kk"])
-def test_what_is_no_size_is_told(text: str) -> None:
+def test_scale_reports_an_invalid_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="no size"):
         sizes(text)
 

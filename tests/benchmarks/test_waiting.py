@@ -7,7 +7,7 @@ from benchmarks.compaction.waiting import measure_waits
 pytestmark = pytest.mark.slow
 
 
-async def test_what_is_prepared_is_used_and_nothing_is_prepared_twice() -> None:
+async def test_prepared_summary_is_used_and_never_made_twice() -> None:
     waits = await measure_waits(
         prepare=True, boundaries=2, seconds=0.1, step=0.02, window=40_000, tokens_a_step=1_600
     )

@@ -56,7 +56,7 @@ def test_every_start_flag_is_offered(field: str) -> None:
     assert flag.help, f"StartOptions.{field} has no help text"
 
 
-def test_no_flag_has_two_meanings() -> None:
+def test_start_flags_have_unique_names() -> None:
     names = [name for _, flag in start_flags().values() for name in flag.names]
     assert len(names) == len(set(names))
 

@@ -74,7 +74,7 @@ def test_every_change_is_recorded_with_what_was_there_before_and_after(
     assert f"changed {path}: {alpha[:12]} -> {beta[:12]}" in cli("audit", "show", told).stdout
 
 
-def test_what_is_recorded_holds_no_secret(cli: Cli, told: str, home: Path) -> None:
+def test_audit_contains_no_secret(cli: Cli, told: str, home: Path) -> None:
     assert "sk-abcdefghij0123456789ABCD" not in json.dumps(records(cli, told))
     with closing(sqlite3.connect(home / "crushpy.db")) as database:
         bodies = str(database.execute("SELECT body FROM audit").fetchall())
@@ -156,7 +156,7 @@ def test_a_decision_that_cannot_be_recorded_stops_the_call(
     assert not (workspace / "b.txt").exists()
 
 
-def test_what_was_read_without_a_record_is_neither_kept_nor_sent(
+def test_read_result_is_neither_kept_nor_sent_when_its_record_fails(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, told: str
 ) -> None:
     (workspace / "notes.txt").write_text("the plan\n")

@@ -30,7 +30,7 @@ def config(home: Path) -> Path:
     return home / "config.toml"
 
 
-def test_what_is_set_is_got_and_listed_with_its_file(cli: Cli, home: Path) -> None:
+def test_config_set_value_is_read_and_listed_with_its_file(cli: Cli, home: Path) -> None:
     file = home / "config.toml"
     assert lines(cli("config", "get", "compaction.threshold")) == ["0.75"]
     assert lines(cli("config", "set", "compaction.threshold", "0.5")) == [
@@ -86,7 +86,7 @@ def test_list_all_explains_every_key_set_or_not(cli: Cli) -> None:
     assert "# Size of the context window in tokens. Takes a whole number above 0.\n" in text
 
 
-def test_what_list_prints_is_toml(cli: Cli, config: Path) -> None:
+def test_config_list_prints_toml(cli: Cli, config: Path) -> None:
     lines(cli("config", "set", "model", 'quo"ted\\name'))
     before = lines(cli("config", "list"))
     config.write_text("\n".join(before))
@@ -170,7 +170,7 @@ def test_a_home_that_cannot_be_written_exits_2(cli: Cli, home: Path) -> None:
     assert "CRUSHPY_HOME" in error
 
 
-def test_without_home_the_account_tells_or_the_error_does(workspace: Path) -> None:
+def test_config_finds_the_home_folder_or_names_it_when_HOME_is_unset(workspace: Path) -> None:
     env = {key: text for key, text in os.environ.items() if key not in ("HOME", "CRUSHPY_HOME")}
     done = subprocess.run(
         [sys.executable, "-m", "crushpy", "config", "path"],

@@ -125,7 +125,7 @@ def test_a_key_is_taken_out_again(cli: Cli, keyring_env: Env, home: Path) -> Non
 @pytest.mark.parametrize(
     ("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("perplexity", "PERPLEXITYAI_API_KEY")]
 )
-def test_without_a_keyring_that_hides_the_variable_is_named(
+def test_connect_names_the_variable_when_no_keyring_is_safe(
     cli: Cli, keyring_env: Env, home: Path, backend: str, words: str, provider: str, variable: str
 ) -> None:
     env = {**keyring_env, "PYTHON_KEYRING_BACKEND": backend}
@@ -140,7 +140,7 @@ def test_without_a_keyring_that_hides_the_variable_is_named(
 NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
 
 
-def test_without_a_keyring_a_private_file_stores_the_key_if_the_user_agrees(
+def test_connect_stores_the_key_in_a_private_file_when_the_user_agrees(
     cli: Cli, keyring_env: Env, home: Path, llm: ScriptedLLM
 ) -> None:
     env = {**keyring_env, **NO_KEYRING, "ANTHROPIC_BASE_URL": llm.url}
@@ -178,7 +178,7 @@ def test_a_damaged_file_of_keys_is_named_and_not_replaced(cli: Cli, keyring_env:
 
 
 @pytest.mark.parametrize(("answer", "stored"), [("y", True), ("n", False), ("", False)])
-def test_at_the_terminal_the_file_is_offered_and_no_is_the_default(
+def test_connect_offers_the_file_and_defaults_to_no(
     workspace: Path, keyring_env: Env, home: Path, answer: str, stored: bool
 ) -> None:
     with Terminal("connect", "groq", cwd=workspace, env={**keyring_env, **NO_KEYRING}) as terminal:
@@ -240,7 +240,7 @@ def test_a_stored_key_that_cannot_be_read_is_told_with_the_way_out(cli: Cli, key
     ],
     ids=["nothing", "a line end", "blanks", "inside", "escape", "null", "lines", "letters", "long", "quotes"],
 )
-def test_what_is_no_key_is_refused_and_not_stored(cli: Cli, keyring_env: Env, text: str) -> None:
+def test_connect_refuses_an_invalid_key(cli: Cli, keyring_env: Env, text: str) -> None:
     done = cli("connect", "anthropic", stdin=text, env=keyring_env)
     assert done.returncode == 2
     assert "key" in done.stderr and "Traceback" not in done.stderr
@@ -280,7 +280,7 @@ def test_the_prompt_is_hidden(keyring_env: Env, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x04", 2), ("\r", 2)], ids=["end of input", "enter alone"])
-def test_without_a_key_the_terminal_is_left_clean(
+def test_connect_leaves_the_terminal_clean_when_no_key_is_given(
     keyring_env: Env, workspace: Path, key: str, code: int
 ) -> None:
     with Terminal("connect", "anthropic", cwd=workspace, env=keyring_env) as terminal:

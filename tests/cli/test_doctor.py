@@ -101,7 +101,7 @@ def test_unknown_keys_and_untrusted_projects_are_warnings(
     assert not any("evil/model" in row["text"] for row in report.of("model"))
 
 
-def test_what_is_trusted_is_listed(cli: Cli, doctor: Doctor, workspace: Path, tmp_path: Path) -> None:
+def test_doctor_lists_trusted_projects(cli: Cli, doctor: Doctor, workspace: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     assert cli("trust").returncode == 0

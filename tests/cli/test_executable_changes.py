@@ -11,7 +11,7 @@ RUN = ["Makefile", "package.json", "tests/test_a.py", "bin/tool", "deploy.sh", "
 READ = ["README.md", "src/app.py", "data.json"]
 
 
-def test_only_files_that_may_run_later_are_listed(
+def test_run_lists_only_changed_files_that_may_run_later(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
 ) -> None:
     calls = [Call("write", {"file_path": name, "content": "x\n"}) for name in (*RUN, *READ)]

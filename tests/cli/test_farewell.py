@@ -35,14 +35,14 @@ def test_the_last_line_says_what_was_done_and_that_nothing_is_left(
     assert not marked(MARK)
 
 
-def test_it_is_not_in_json_nor_said_where_only_the_answer_is_wanted(run: Run, llm: ScriptedLLM) -> None:
+def test_farewell_is_left_out_of_json_and_plain_answers(run: Run, llm: ScriptedLLM) -> None:
     llm.script("Fine.", "Fine.", "Fine.")
     for form in (("--format", "json"), ("--format", "stream-json"), ("--format", "text", "--quiet")):
         done = run(*form, "hi")
         assert "all processes ended" not in done.stdout + done.stderr
 
 
-def test_without_a_price_there_is_no_money_but_what_was_used(run: Run, llm: ScriptedLLM) -> None:
+def test_farewell_shows_tokens_when_the_price_is_unknown(run: Run, llm: ScriptedLLM) -> None:
     llm.script(Reply("Fine.", usage=Usage(1_200, 30)))
     done = run("--format", "text", "hi")
     assert (
@@ -50,7 +50,7 @@ def test_without_a_price_there_is_no_money_but_what_was_used(run: Run, llm: Scri
     )
 
 
-def test_what_tests_leave_in_caches_is_no_change(run: Run, llm: ScriptedLLM) -> None:
+def test_farewell_ignores_files_in_caches(run: Run, llm: ScriptedLLM) -> None:
     caches = "mkdir __pycache__ .pytest_cache; echo x > __pycache__/a.pyc; echo y > .pytest_cache/b"
     llm.script(Reply(calls=[Call("bash", {"command": f"{caches}; echo a > a.py"})]), "Done.")
     done = run("--format", "text", "--yolo", "do it")

@@ -202,9 +202,7 @@ def test_a_session_that_was_continued_here_is_skipped_and_counted(
     assert stored(home) == mine
 
 
-def test_without_a_name_it_lists_what_is_there_and_imports_nothing(
-    cli: Cli, user_home: Path, home: Path
-) -> None:
+def test_import_lists_sources_when_no_name_is_given(cli: Cli, user_home: Path, home: Path) -> None:
     foreign.write_claude(user_home)
     done = cli("sessions", "import")
     assert done.returncode == 0
@@ -231,7 +229,7 @@ def test_a_dry_run_says_what_would_come_and_stores_nothing(cli: Cli, user_home: 
         (("claude", "notes.jsonl"), 1, "no sessions of Claude Code"),
     ],
 )
-def test_what_cannot_be_imported_is_said_with_the_places(
+def test_import_names_the_searched_places_when_nothing_is_found(
     args: tuple[str, ...], code: int, words: str, cli: Cli, workspace: Path
 ) -> None:
     (workspace / "notes.jsonl").write_text('{"a": 1}\nnot json\n')
@@ -290,9 +288,7 @@ def test_a_database_with_other_tables_is_refused_by_name(cli: Cli, workspace: Pa
     assert "other.db is not a known Crush database: its table sessions has no" in done.stderr
 
 
-def test_what_is_only_in_the_log_of_a_database_is_read_and_no_file_is_made_beside_it(
-    cli: Cli, user_home: Path, home: Path
-) -> None:
+def test_import_reads_a_write_ahead_log_without_creating_files(cli: Cli, user_home: Path, home: Path) -> None:
     file = foreign.write_crush(user_home)
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode = WAL")
@@ -324,7 +320,7 @@ def test_a_database_in_use_is_read_from_a_copy(cli: Cli, user_home: Path, home: 
 
 
 @pytest.mark.slow
-def test_until_its_first_reply_here_an_imported_session_is_measured_by_our_own_counter(
+def test_imported_session_is_estimated_until_its_first_reply(
     cli: Cli, run: Run, llm: ScriptedLLM, llm_env: dict[str, str], user_home: Path
 ) -> None:
     file = foreign.write_pi(user_home)

@@ -22,7 +22,7 @@ def models(cli: Cli) -> Cli:
     return run
 
 
-def test_without_a_key_there_is_the_demo_and_the_way_to_more(models: Cli) -> None:
+def test_models_lists_the_demo_and_how_to_connect_when_there_is_no_key(models: Cli) -> None:
     done = models()
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -48,7 +48,7 @@ def test_the_columns_stand_below_each_other(models: Cli) -> None:
     assert len(ends) == 1
 
 
-def test_all_lists_what_is_out_of_reach_and_the_missing_variable(models: Cli) -> None:
+def test_models_all_names_the_missing_variables(models: Cli) -> None:
     done = models("gemini-2.5-pro", "--all")
     row = next(line for line in done.stdout.splitlines() if line.startswith("gemini/gemini-2.5-pro "))
     assert row.endswith("set GEMINI_API_KEY")

@@ -216,7 +216,7 @@ def test_a_key_in_the_keyring_lists_the_models_of_its_provider(
     assert "the collection is locked" in cli("models", "--refresh", env=locked).stdout
 
 
-def test_no_other_command_asks(cli: Cli, lister: ListServer) -> None:
+def test_only_the_models_command_asks_servers(cli: Cli, lister: ListServer) -> None:
     env = {"ANTHROPIC_BASE_URL": lister.url, "ANTHROPIC_API_KEY": "secret"}
     for command in (("doctor",), ("config", "list"), ("run", "-m", "demo/tour", "hi")):
         assert cli(*command, env=env).returncode == 0

@@ -25,7 +25,7 @@ def test_they_are_read_as_the_usual_form(given: list[str], usual: list[str]) -> 
     assert normalize_arguments(given) == usual
 
 
-def test_one_argument_with_a_space_is_a_prompt() -> None:
+def test_argument_with_a_space_is_a_prompt() -> None:
     options = parse_chat_flags(["two words", "--yolo", "--image", "a.png"])
     assert options is not None
     assert (options.prompt, options.yolo, options.image) == ("two words", True, ("a.png",))

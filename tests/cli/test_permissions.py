@@ -69,7 +69,7 @@ def test_rules_are_listed_by_verdict_with_the_file_they_come_from(cli: Cli, conf
     assert listed["grants"] == []
 
 
-def test_without_rules_the_list_says_what_holds(cli: Cli, home: Path) -> None:
+def test_permissions_list_describes_the_defaults_when_there_are_no_rules(cli: Cli, home: Path) -> None:
     assert "everything else asks" in cli("permissions", "list").stdout
     assert not (home / "crushpy.db").exists()
 

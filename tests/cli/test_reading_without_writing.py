@@ -60,7 +60,7 @@ def held(home: Path, session: str) -> Iterator[sqlite3.Connection]:
 
 @pytest.mark.parametrize("words", READING)
 @pytest.mark.usefixtures("held")
-def test_nobody_who_reads_waits_for_another_that_writes(cli: Cli, session: str, words: list[str]) -> None:
+def test_readers_do_not_wait_for_a_writer(cli: Cli, session: str, words: list[str]) -> None:
     done = cli(*(word.replace("SESSION", session) for word in words))
     assert done.returncode == 0, done.stderr
     assert "zebra" in done.stdout or "lion" in done.stdout

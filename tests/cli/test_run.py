@@ -100,7 +100,7 @@ BROKEN_TOML = "model = \n"
     ],
     ids=str,
 )
-def test_what_cannot_start_says_why_and_still_ends_with_a_result(
+def test_run_ends_with_a_result_when_it_cannot_start(
     run: Run, llm: ScriptedLLM, home: Path, args: list[str], config: str, code: int, words: str
 ) -> None:
     home.mkdir(mode=0o700)
@@ -115,7 +115,7 @@ def test_what_cannot_start_says_why_and_still_ends_with_a_result(
     assert llm.requests == []
 
 
-def test_in_text_form_the_same_goes_to_stderr_with_the_way_out(run: Run, home: Path) -> None:
+def test_run_prints_the_error_and_the_next_step_to_stderr_in_text_format(run: Run, home: Path) -> None:
     done = run("--format", "text", "-m", "anthropic/claude-sonnet-5-5", "hi")
     assert (done.code, done.stdout) == (5, "")
     first, hint = done.stderr.splitlines()
@@ -275,7 +275,7 @@ def test_a_folder_that_was_deleted_exits_2_with_the_way_out(
 
 
 @pytest.mark.slow
-def test_without_any_home_it_exits_2_and_says_what_to_set(
+def test_run_exits_2_when_there_is_no_home_folder(
     in_shell: InShell, llm: ScriptedLLM, workspace: Path, tmp_path: Path
 ) -> None:
     # An account that the system does not know has no home even there.
@@ -300,7 +300,7 @@ def test_without_any_home_it_exits_2_and_says_what_to_set(
 # --- the built-in model ----------------------------------------------------------------------------------
 
 
-def test_without_key_or_settings_the_demo_works_with_the_real_tools(cli: Cli, workspace: Path) -> None:
+def test_demo_uses_the_real_tools_when_no_key_is_set(cli: Cli, workspace: Path) -> None:
     (workspace / "shopping.txt").write_text("apples\n")
     looked = cli("run", "look around")
     assert looked.returncode == 0

@@ -27,9 +27,7 @@ def refused(done) -> list[bool]:
     return [one["is_error"] for one in done.of("tool_result")]
 
 
-def test_its_files_are_read_without_a_question_and_after_a_resume(
-    run: Run, llm: ScriptedLLM, second: Path
-) -> None:
+def test_added_folder_is_readable_also_after_a_resume(run: Run, llm: ScriptedLLM, second: Path) -> None:
     llm.script(view(second / "notes.txt"), "Read.", view(second / "notes.txt"), "Again.")
     assert refused(run("--add-dir", str(second), "read it")) == [False]
     assert str(second) in json.dumps(llm.requests[0].body["messages"]), "the agent is told"
@@ -58,7 +56,7 @@ def test_edits_are_allowed_there_in_that_mode_only(run: Run, llm: ScriptedLLM, s
     assert refused(run("-c", "--mode", "edits", "write")) == [False]
 
 
-def test_what_a_command_changes_there_is_undone(run: Run, cli: Cli, llm: ScriptedLLM, second: Path) -> None:
+def test_added_folder_is_restored_by_undo(run: Run, cli: Cli, llm: ScriptedLLM, second: Path) -> None:
     command = f"echo changed > {second}/notes.txt; echo new > {second}/new.txt"
     llm.script("Hello.", Reply(calls=[Call("bash", {"command": command})]), "Done.")
     run("--add-dir", str(second), "hi")
@@ -72,7 +70,7 @@ def test_what_a_command_changes_there_is_undone(run: Run, cli: Cli, llm: Scripte
     assert not (second / "new.txt").exists()
 
 
-def test_what_is_no_folder_or_too_much_is_refused(cli: Cli, llm: ScriptedLLM, tmp_path: Path) -> None:
+def test_add_dir_refuses_files_and_too_many_folders(cli: Cli, llm: ScriptedLLM, tmp_path: Path) -> None:
     for name, why in (("nowhere", "nowhere is not a folder."), ("/", "/ is a folder that commands must not")):
         done = cli("run", "--add-dir", name, "hi")
         assert done.returncode == 2

@@ -28,7 +28,7 @@ def test_run_goes_on_in_a_fork_that_ends_at_a_message(run: Run, cli: Cli, llm: S
     assert "the first request  fork" in fork
 
 
-def test_at_needs_a_session_and_a_message_that_is_there(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+def test_at_refuses_unknown_sessions_and_messages(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script("The first answer.")
     source = run("the first request").result["session_id"]
     for argv, words in (

@@ -152,7 +152,7 @@ def test_damage_met_in_a_turn_saves_the_messages(
     assert len(rescued_lines(home)) == 4
 
 
-def test_other_processes_may_write_and_checkpoint_meanwhile(
+def test_run_continues_while_other_processes_write_and_checkpoint(
     run: Run, start: Start, cli: Cli, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:
     llm.script(Reply(calls=[Call("bash", {"command": WAIT}), Call("bash", {"command": "touch second"})]))

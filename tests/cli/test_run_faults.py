@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 # --- the provider ----------------------------------------------------------------------------------------
 
 
-def test_what_may_pass_is_tried_again_and_nothing_runs_from_a_broken_reply(
+def test_run_retries_temporary_faults_and_runs_nothing_from_a_broken_reply(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
     broken = Reply("Now", calls=[Call("bash", {"command": "touch from-a-cut-reply"})], chunk=4)
@@ -47,7 +47,7 @@ def test_what_may_pass_is_tried_again_and_nothing_runs_from_a_broken_reply(
     ],
     ids=["wrong key", "bad request", "wait too long", "limited for good", "down for good"],
 )
-def test_what_does_not_pass_ends_with_5_and_says_why(
+def test_run_exits_5_with_the_reason_on_permanent_faults(
     run: Run, llm: ScriptedLLM, fault: Any, kind: str, requests: int, words: str
 ) -> None:
     llm.always(fault)

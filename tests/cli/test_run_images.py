@@ -173,7 +173,7 @@ def test_an_old_picture_is_a_line_for_a_model_without_eyes(
         ("/dev/zero", "not a regular file"),
     ],
 )
-def test_what_cannot_be_sent_ends_the_run_before_any_request(
+def test_run_refuses_unusable_images_before_any_request(
     run: Run, llm: ScriptedLLM, workspace: Path, home: Path, name: str, words: str
 ) -> None:
     (workspace / "folder").mkdir()
@@ -245,7 +245,7 @@ def test_a_picture_is_counted_as_its_vendor_counts(
     assert b64decode(image["data"]) == picture(1_024, 768)
 
 
-def test_what_is_shown_and_exported_has_a_line_for_a_picture_and_not_its_bytes(
+def test_exports_show_a_line_instead_of_image_bytes(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "a.png").write_bytes(picture())

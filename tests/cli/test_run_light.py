@@ -73,7 +73,7 @@ def vendor_env(llm: ScriptedLLM) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_nothing_heavy_is_loaded_before_the_first_request_and_litellm_never(
+def test_run_loads_no_heavy_module_before_the_first_request(
     run: Run, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path, home: Path, vendor: str
 ) -> None:
     home.mkdir(mode=0o700)
@@ -88,7 +88,7 @@ def test_nothing_heavy_is_loaded_before_the_first_request_and_litellm_never(
     assert all_of_them & NEVER == set()
 
 
-def test_what_is_stored_is_read_and_deleted_without_sqlmodel(
+def test_sessions_are_read_and_deleted_without_sqlmodel(
     run: Run, cli: Cli, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path
 ) -> None:
     llm.script(Reply(calls=[Call("write", {"file_path": "a.txt", "content": "a"})]), "Written.", "Again.")

@@ -38,7 +38,7 @@ def test_plan_changes_nothing_prints_the_plan_and_exits_0(
     assert TOLD in sent(llm, 0)
 
 
-def test_with_yolo_plan_wins(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+def test_plan_mode_wins_over_yolo(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     llm.script(Reply(calls=[WRITE, Call("bash", {"command": "touch made.txt"})]), "A plan.")
     done = run("--yolo", "--mode", "plan", "plan it")
     assert done.code == 0
@@ -46,7 +46,7 @@ def test_with_yolo_plan_wins(run: Run, llm: ScriptedLLM, workspace: Path) -> Non
 
 
 @pytest.mark.parametrize("sandbox", ["on", "off"])
-def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
+def test_yolo_refuses_non_literal_lines_when_a_deny_rule_exists(
     sandbox: str, run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
 ) -> None:
     assert cli("config", "set", "permissions.deny", '["bash(rm)"]').returncode == 0
@@ -69,7 +69,7 @@ def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
 
 
 @pytest.mark.parametrize("sandbox", ["on", "off"])
-def test_under_a_rule_that_denies_a_host_yolo_refuses_the_whole_network(
+def test_yolo_refuses_the_whole_network_when_a_host_is_denied(
     sandbox: str, run: Run, cli: Cli, llm: ScriptedLLM
 ) -> None:
     assert cli("config", "set", "permissions.deny", '["network(example.com)"]').returncode == 0

@@ -31,7 +31,9 @@ def test_plain_readers_and_pipes_of_them_run_without_a_rule(
     assert done.code == 3
 
 
-def test_what_leads_out_of_the_workspace_is_named(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+def test_reading_calls_name_links_that_leave_the_workspace(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
     (workspace / "link").symlink_to("/etc/hostname")
     llm.script(bash("cat link"), "I may not.")
     done = run("read it")

@@ -23,7 +23,7 @@ def test_the_value_is_printed_and_nothing_else(run: Run, llm: ScriptedLLM, schem
     assert "is not of type 'integer'" in json.dumps(llm.requests[-1].body["messages"])
 
 
-def test_without_a_value_the_code_is_6_and_the_last_attempt_is_on_stderr(
+def test_run_exits_6_with_the_last_attempt_when_the_reply_never_fits(
     run: Run, llm: ScriptedLLM, schema: str
 ) -> None:
     llm.script("one", "two", '{"line": "three"}')

@@ -12,7 +12,7 @@ from support.headless import InShell, Run, Start
 pytestmark = pytest.mark.slow
 
 
-def test_what_is_piped_in_is_appended_to_the_prompt(run: Run, llm: ScriptedLLM) -> None:
+def test_run_appends_stdin_to_the_prompt(run: Run, llm: ScriptedLLM) -> None:
     llm.always("ok")
     run("explain:", stdin="line one\nline two\n")
     assert llm.requests[0].body["messages"][1]["content"] == "explain:\n\nline one\nline two"
@@ -84,9 +84,7 @@ def test_an_output_that_takes_no_more_is_told_on_stderr_and_exits_1(
     assert "cannot write the output: No space left on device" in done.stderr
 
 
-def test_when_nobody_reads_any_more_the_run_ends(
-    llm: ScriptedLLM, llm_env: dict[str, str], workspace: Path
-) -> None:
+def test_run_ends_when_stdout_is_closed(llm: ScriptedLLM, llm_env: dict[str, str], workspace: Path) -> None:
     calls = [Call("bash", {"command": "touch for-nobody"})]
     llm.script(Stall(Reply("one two three", calls=calls, chunk=4), after=1), "Done.")
     reader, writer = os.pipe()

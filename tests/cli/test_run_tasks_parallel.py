@@ -47,7 +47,7 @@ def test_tasks_that_only_read_run_side_by_side_and_others_alone(
     assert set(states(done.result).values()) == {"done"}
 
 
-def test_one_at_a_time_unless_more_are_asked_for(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+def test_tasks_run_one_at_a_time_by_default(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     model = TaskModel({word: Stall(Reply(f"{word}.")) for word in ("one", "two", "three")})
     llm.always(model)
     live = start("--tasks", listed(workspace, *READING))
@@ -78,7 +78,7 @@ def test_a_task_gets_the_results_it_needs_and_no_others(run: Run, llm: ScriptedL
     assert model.told["nothing"] == "nothing"
 
 
-def test_what_a_task_is_told_is_bounded_however_many_there_are(
+def test_task_receives_bounded_results_of_the_tasks_before(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
     llm.always(lambda body: Reply("said " * 500))
@@ -128,7 +128,7 @@ def test_a_list_that_can_never_be_done_is_refused_before_anything_begins(
 
 
 @pytest.mark.parametrize("many", ["0", "33", "x"])
-def test_how_many_at_a_time_has_bounds(run: Run, workspace: Path, many: str) -> None:
+def test_parallel_option_has_bounds(run: Run, workspace: Path, many: str) -> None:
     done = run("--tasks", listed(workspace, "one"), "--parallel", many)
     assert done.code == 2 and "--parallel" in done.stderr
 
@@ -185,7 +185,7 @@ def test_the_stream_tells_of_each_task_and_whose_event_it_is(
     assert done.result["tasks"][0] == last
 
 
-def test_one_object_holds_how_the_tasks_ended(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+def test_json_format_prints_one_object_for_all_tasks(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     llm.always(lambda body: Reply("Done."))
     done = run("--tasks", listed(workspace, *READING), "--format", "json")
     [line] = done.lines

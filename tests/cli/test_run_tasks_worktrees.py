@@ -134,7 +134,7 @@ def test_the_sandbox_lets_commands_write_in_the_worktree_and_guards_the_reposito
     assert not (project / ".git/hooks/post-commit").exists()
 
 
-def test_what_git_cannot_take_is_said_and_the_rest_is_committed(
+def test_worktree_commits_the_rest_and_names_files_that_git_refuses(
     run: Run, llm: ScriptedLLM, project: Path, home: Path
 ) -> None:
     nested = "git init -q inner; mkdir shut; echo x > shut/x.txt; chmod 500 shut"
@@ -148,7 +148,7 @@ def test_what_git_cannot_take_is_said_and_the_rest_is_committed(
     assert left_behind(home) == []
 
 
-def test_nothing_that_the_repository_names_is_run(run: Run, llm: ScriptedLLM, project: Path) -> None:
+def test_worktree_runs_no_program_named_by_the_repository(run: Run, llm: ScriptedLLM, project: Path) -> None:
     mark = project.parent / "ran"
     hook = project / ".git/hooks/post-checkout"
     hook.parent.mkdir(exist_ok=True)
@@ -167,7 +167,9 @@ def test_nothing_that_the_repository_names_is_run(run: Run, llm: ScriptedLLM, pr
     assert git(project, "show", f"crushpy/{done.result['root_id']}/work:b.txt") == "new\n"
 
 
-def test_what_is_not_committed_and_submodules_are_told(run: Run, llm: ScriptedLLM, project: Path) -> None:
+def test_worktree_reports_uncommitted_changes_and_submodules(
+    run: Run, llm: ScriptedLLM, project: Path
+) -> None:
     (project / ".gitmodules").write_text("")
     git(project, "add", "-A")
     git(project, "commit", "-qm", "modules")
@@ -198,7 +200,7 @@ def test_what_is_not_committed_and_submodules_are_told(run: Run, llm: ScriptedLL
         ),
     ],
 )
-def test_where_there_can_be_no_worktree_nothing_begins(
+def test_tasks_do_not_begin_when_no_worktree_can_be_made(
     run: Run, llm: ScriptedLLM, workspace: Path, prepare: list[tuple[str, ...]], said: str
 ) -> None:
     for words in prepare:
@@ -215,7 +217,7 @@ def test_a_folder_that_no_commit_has_can_have_no_worktree(run: Run, llm: Scripte
 
 
 @both_databases
-def test_what_fails_leaves_its_branch_too_and_the_next_attempt_has_the_name(
+def test_failed_task_leaves_its_branch_and_the_next_attempt_reuses_the_name(
     run: Run, llm: ScriptedLLM, project: Path, home: Path
 ) -> None:
     from scripted_llm import Fail
@@ -251,7 +253,7 @@ def test_the_last_line_counts_what_is_on_branches(run: Run, llm: ScriptedLLM, pr
 
 @both_databases
 @pytest.mark.parametrize("by", ["resume", "next start"])
-def test_what_a_killed_run_left_becomes_a_branch(
+def test_changes_of_a_killed_run_become_a_branch(
     start: Start, run: Run, llm: ScriptedLLM, project: Path, home: Path, by: str
 ) -> None:
     model = TaskModel({"work": [writes("b.txt", "half\n"), Stall(), "Done."], "hello": "Hi."})

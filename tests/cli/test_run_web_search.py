@@ -19,7 +19,7 @@ def offered(llm: ScriptedLLM) -> bool:
     return any(tool["name"] == "web_search" for tool in llm.requests[-1].body["tools"])
 
 
-def test_it_is_off_until_the_user_switches_it_on(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+def test_web_search_is_off_by_default(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script("Hello.", Reply("The rate is 19%.", source=PAGE))
     run("-m", MODEL, "hi")
     assert not offered(llm)

@@ -54,7 +54,7 @@ def test_the_list_has_ids_sizes_what_is_behind_and_an_offer(cli: Cli, session: s
     assert all(one in text for one in rows)
 
 
-def test_what_is_dropped_is_not_sent_but_shown_exported_and_found_and_comes_back(
+def test_dropped_message_is_not_sent_and_can_be_restored(
     run: Run, cli: Cli, llm: ScriptedLLM, session: str
 ) -> None:
     stored = messages(cli, session)
@@ -94,7 +94,7 @@ def test_old_views_are_shortened_with_one_word_and_all_comes_back_with_another(
     assert "chars cut" not in sent(run, llm, session)
 
 
-def test_what_cannot_be_edited_is_refused_by_name_and_nothing_is_written(
+def test_context_edit_refuses_fixed_messages_by_name(
     run: Run, cli: Cli, llm: ScriptedLLM, session: str
 ) -> None:
     llm.script("Hello.")

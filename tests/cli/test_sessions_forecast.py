@@ -33,7 +33,7 @@ def test_the_forecast_of_a_conversation_with_prices(
     assert "without compaction, ~$" in shown
 
 
-def test_without_prices_usage_or_a_known_window_it_says_what_it_can(
+def test_forecast_says_what_is_known_when_prices_or_usage_are_missing(
     run: Run, cli: Cli, llm: ScriptedLLM, llm_env: dict[str, str]
 ) -> None:
     llm.script(Reply("so", usage=None), Reply("so", usage=Usage(2_500, 100)))

@@ -134,7 +134,7 @@ def test_the_same_conversation_gives_the_same_bytes(cli: Cli, workspace: Path, f
     assert (workspace / "page.html").stat().st_mode & 0o777 == 0o600
 
 
-def test_it_holds_the_tree_the_boundary_the_diff_and_the_cost(cli: Cli, workspace: Path, fill: Fill) -> None:
+def test_page_contains_tree_boundary_diff_and_cost(cli: Cli, workspace: Path, fill: Fill) -> None:
     tip = fill(lambda store: converse(store, workspace))
     data = written(page(cli, tip.id)[0])
     first, second = data["sessions"]
@@ -213,7 +213,7 @@ def on_terminal(answer: str, *args: str, cwd: Path) -> tuple[int, str]:
     return process.wait(60), shown.decode()
 
 
-def test_on_a_terminal_it_asks_before_the_file_exists(workspace: Path, fill: Fill) -> None:
+def test_page_export_asks_on_a_terminal_before_writing(workspace: Path, fill: Fill) -> None:
     tip = fill(lambda store: converse(store, workspace))
     export = ("sessions", "export", tip.id, "--format", "html", "--output", "page.html")
     code, shown = on_terminal("n\n", *export, cwd=workspace)

@@ -93,7 +93,7 @@ def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_forks(
 
 
 @pytest.mark.parametrize("repository", [True, False], ids=["git", "plain"])
-def test_what_commands_did_goes_back(
+def test_rewind_restores_files_changed_by_commands(
     shell: Callable[..., str], cli: Cli, workspace: Path, repository: bool
 ) -> None:
     (workspace / "kept.txt").write_text("kept\n")
@@ -145,9 +145,7 @@ def tree(folder: Path) -> dict[str, tuple[str, object, int]]:
     return found
 
 
-def test_what_somebody_else_touched_is_shown_and_left_alone(
-    shell: Callable[..., str], cli: Cli, workspace: Path
-) -> None:
+def test_rewind_leaves_files_changed_by_others(shell: Callable[..., str], cli: Cli, workspace: Path) -> None:
     for name in ("theirs.txt", "between.txt", "mine.txt"):
         (workspace / name).write_text("0\n")
     session = shell("for f in *.txt; do echo 1 > $f; done; mkdir made; echo 1 > made/by_agent")
@@ -173,7 +171,7 @@ def kept(home: Path) -> set[str]:
     return {file.parent.name + file.name for file in (home / "undo" / "objects").rglob("*") if file.is_file()}
 
 
-def test_what_was_kept_goes_with_the_last_conversation_that_needs_it(
+def test_undo_data_is_deleted_with_the_last_conversation_that_needs_it(
     shell: Callable[..., str], cli: Cli, workspace: Path, home: Path
 ) -> None:
     (workspace / "a.txt").write_text("shared\n")

@@ -109,7 +109,7 @@ def test_a_session_that_is_open_elsewhere_is_refused_and_free_again_after_a_kill
     assert run("--session", live.session, "and now?", env=desktop.env).code == 0
 
 
-def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_and_not_stored(
+def test_stopped_process_loses_its_session_and_stores_nothing_more(
     start: Start,
     run: Run,
     cli: Cli,
@@ -146,7 +146,7 @@ def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_
     assert "A precious answer." not in json.dumps(shown)
 
 
-def test_everything_moves_to_the_server_and_doctor_looks_at_it(
+def test_storage_copy_moves_everything_to_a_server_that_doctor_checks(
     run: Run, cli: Cli, llm: ScriptedLLM, desktop: Machine, home: Path
 ) -> None:
     llm.script("Hello.")

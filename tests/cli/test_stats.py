@@ -111,7 +111,7 @@ def test_an_empty_database_says_so(cli: Cli) -> None:
     assert stats(cli)["by_day"] == []
 
 
-def test_what_is_deleted_does_not_count(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+def test_stats_ignore_deleted_conversations(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script(Reply("One.", usage=Usage(1_000, 10)))
     session = run("a matter").result["session_id"]
     assert cli("sessions", "delete", session, "--yes").returncode == 0
@@ -136,7 +136,7 @@ def test_bars_are_as_long_as_their_share_and_never_wider_than_asked() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_only_the_largest_have_bars_and_the_others_are_counted(width: int) -> None:
+def test_stats_draw_bars_for_the_largest_and_count_the_others(width: int) -> None:
     shares = tuple(UsageShare(f"m{at}", f"m{at}", Usage(100 - at)) for at in range(14))
     report = UsageReport(30, Usage(1_000), shares[:1], shares, shares, shares)
     lines = usage_chart(report, width)

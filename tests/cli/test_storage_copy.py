@@ -28,7 +28,7 @@ def file(home: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["FROM", "TO"])
-def test_what_is_no_database_is_told_and_left_as_it_is(
+def test_storage_copy_refuses_a_file_that_is_not_a_database(
     cli: Cli, file: Path, tmp_path: Path, place: str
 ) -> None:
     picture = tmp_path / "picture.png"
@@ -55,7 +55,9 @@ def test_a_database_of_another_program_is_refused(cli: Cli, file: Path, tmp_path
         assert other.read_bytes() == before
 
 
-def test_one_database_by_two_names_is_not_copied_into_itself(cli: Cli, file: Path, tmp_path: Path) -> None:
+def test_storage_copy_refuses_the_same_database_under_another_name(
+    cli: Cli, file: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(file)
     for name in (str(link), str(file.parent / ".." / file.parent.name / file.name), f"sqlite:///{file}"):

@@ -23,7 +23,7 @@ def a_task(number: int, state: str, line: str = "", name: str = "") -> ListedTas
     st.integers(20, 120),
     st.integers(3, 50),
 )
-def test_it_fits(tasks: list[tuple[str, str]], width: int, height: int) -> None:
+def test_task_table_fits_the_width(tasks: list[tuple[str, str]], width: int, height: int) -> None:
     lines = table_lines(
         [a_task(number, state, line) for number, (state, line) in enumerate(tasks, 1)], width, height
     )
@@ -32,7 +32,7 @@ def test_it_fits(tasks: list[tuple[str, str]], width: int, height: int) -> None:
     assert not any("\x1b" in line or "\n" in line for line in lines)
 
 
-def test_what_runs_and_what_failed_is_shown_first_where_not_all_fit() -> None:
+def test_task_table_shows_running_and_failed_tasks_first_when_not_all_fit() -> None:
     tasks = [a_task(number, "done") for number in range(1, 50)]
     tasks += [a_task(50, "running", "looks at 時間.py"), a_task(51, "failed"), a_task(52, "waiting")]
     lines = table_lines(tasks, 100, 6)

@@ -32,7 +32,7 @@ def test_trusting_a_project_shows_what_it_brings_and_puts_it_in_force(cli: Cli, 
     assert cli("permissions", "test", "bash", "rm x", cwd=project / "src").returncode == 1
 
 
-def test_what_a_project_brings_cannot_steer_the_terminal(cli: Cli, project: Path) -> None:
+def test_trust_listing_removes_escape_sequences(cli: Cli, project: Path) -> None:
     (project / ".crushpy" / "config.toml").write_text("model = 'x' # \x1b]52;c;eA==\x07\n")
     (project / ".crushpy" / "templates" / "\x1b[2J.md").touch()
     done = cli("trust")
@@ -76,7 +76,7 @@ def test_a_project_that_is_gone_can_be_untrusted(cli: Cli, tmp_path: Path) -> No
     assert cli("untrust", str(gone)).returncode == 0
 
 
-def test_what_cannot_be_trusted_is_refused_with_the_way_out(cli: Cli) -> None:
+def test_trust_refuses_unusable_folders_with_the_next_step(cli: Cli) -> None:
     for path, says in (
         ("/", "more than one project"),
         ("missing", "does not exist"),

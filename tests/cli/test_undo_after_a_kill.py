@@ -55,7 +55,7 @@ def changed(cli: Cli, session: str, workspace: Path) -> set[str]:
     return {str(Path(one["path"]).relative_to(workspace)) for one in listed}
 
 
-def test_what_it_changed_is_recorded_at_the_next_start_and_goes_back(
+def test_changes_of_a_killed_command_are_recorded_at_the_next_start(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, killed: str, before: object
 ) -> None:
     llm.script("I see.")
@@ -75,7 +75,7 @@ def test_what_it_changed_is_recorded_at_the_next_start_and_goes_back(
     assert run("-s", killed, "and now?").of("notice") == []
 
 
-def test_what_changed_after_crushpy_was_gone_is_left_alone(
+def test_undo_leaves_changes_made_after_the_kill(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, killed: str
 ) -> None:
     (note,) = (home / "undo" / "running").glob("*.json")
@@ -89,7 +89,7 @@ def test_what_changed_after_crushpy_was_gone_is_left_alone(
     assert files(workspace) == after
 
 
-def test_another_conversation_in_the_folder_records_it_too_and_what_it_does_itself_is_its_own(
+def test_another_conversation_records_changes_of_a_killed_one(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, killed: str
 ) -> None:
     llm.script(Reply(calls=[Call("bash", {"command": "echo other > mine.txt"})]), "Done.")

@@ -75,7 +75,7 @@ def fill(folder: Path) -> Path:
 # --- no room ---------------------------------------------------------------------------------------------
 
 
-def test_where_there_is_no_room_for_what_a_file_held_the_user_is_told_and_undo_refuses(
+def test_undo_refuses_with_a_reason_when_the_disk_had_no_room(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, mount: Mount
 ) -> None:
     mount(home, 3_000)
@@ -113,7 +113,7 @@ def test_a_rewind_on_a_full_disk_changes_nothing_and_works_once_there_is_room(
     assert (workspace / "a.bin").read_bytes() == old
 
 
-def test_what_the_audit_has_no_room_for_is_not_done(
+def test_call_is_not_run_when_the_audit_cannot_be_written(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, mount: Mount
 ) -> None:
     mount(home, 3_000)

@@ -27,7 +27,7 @@ def test_much_that_came_since_is_an_estimate_whatever_its_ratio_was_learnt_from(
     assert budget(Sizes(1_000, 9_000, added=270), 10_000, 100_000, known).estimated
 
 
-def test_without_a_report_everything_is_estimated() -> None:
+def test_budget_is_estimated_without_a_usage_report() -> None:
     reading = budget(Sizes(1_000, 9_000), None, 100_000)
     assert (reading.used, reading.estimated) == (10_000, True)
 
@@ -98,7 +98,7 @@ reports = st.lists(st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**6
     st.lists(st.floats(0, 10), max_size=5),
     st.one_of(st.none(), st.integers(0, 10**6)),
 )
-def test_no_figures_ever_divide_by_zero_or_leave_the_window(
+def test_budget_stays_within_the_window_for_any_figures(
     fixed: int, messages: int, told: list[Report], learnt: list[float], window: int | None
 ) -> None:
     reported = told[-1].asked if told else None

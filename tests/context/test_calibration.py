@@ -26,7 +26,7 @@ def test_replies_that_speak_of_different_things_give_no_ratio() -> None:
     assert calibrate(told((1_000, 1_900), (7_600, 2_000))).ratio is None
 
 
-def test_what_was_learnt_before_holds_until_this_session_knows_better() -> None:
+def test_learnt_ratio_holds_until_the_session_has_its_own() -> None:
     assert calibrate([], [1.5, 1.5]).ratio == 1.5
     assert calibrate(told((1_400, 1_000)), [1.5, 1.5]).ratio == 1.5
     assert calibrate(told((1_100, 1_000), (1_210, 1_100)), [1.5, 1.5]).ratio == pytest.approx(1.1)
@@ -39,13 +39,13 @@ def test_an_uncommon_ratio_must_be_borne_out_by_what_was_added() -> None:
     assert calibrate([], [4.0, 4.0]).ratio == 4.0
 
 
-def test_only_replies_that_agree_are_worth_remembering() -> None:
+def test_ratio_is_stored_only_when_replies_agree() -> None:
     assert calibrate(told((1_200, 1_000))).latest is None
     assert calibrate(told((1_200, 1_000), (1_320, 1_100))).latest == pytest.approx(1.2)
     assert calibrate(told((1_200, 1_000), (1_320, 1_100), (4_800, 1_200))).latest is None
 
 
-def test_what_is_added_goes_by_the_ratio_of_what_was_added_last() -> None:
+def test_added_messages_use_the_ratio_of_the_last_addition() -> None:
     found = calibrate(told((2_000, 1_000), (5_000, 2_000)))
     assert found.ratio == pytest.approx(2.25)
     assert found.scale_added(1_000) == 3_000

@@ -57,7 +57,7 @@ def test_shares_are_of_all_facts_together() -> None:
     assert (carried_share(coverage, by_prose=True), carried_share(coverage)) == (0.0, round(4 / 7, 4))
 
 
-def test_where_there_was_nothing_to_carry_there_is_no_share() -> None:
+def test_coverage_has_no_share_when_there_were_no_facts() -> None:
     assert carried_share(measure([], "prose", "prose")) is None
 
 

@@ -40,7 +40,7 @@ def test_paths_numbers_and_identifiers_are_what_must_be_exact() -> None:
     assert found == {"make_it", "7071", "src/a.py", "getname", "http_port"}
 
 
-def test_what_the_new_summary_mentions_is_not_carried_again() -> None:
+def test_earlier_notes_leave_out_what_the_summary_mentions() -> None:
     summary = (
         "- port 7071 is taken\n- SQLite it is\n- the user likes short messages for every commit he prefers"
         "\n- plain words were below the heading"
@@ -79,7 +79,7 @@ def test_a_note_is_kept_where_all_that_must_be_exact_in_it_is() -> None:
 
 
 @given(st.text(), st.text(), st.integers(0, 200))
-def test_any_text_gives_notes_within_the_limit(previous: str, summary: str, limit: int) -> None:
+def test_earlier_notes_stay_within_the_limit_for_any_text(previous: str, summary: str, limit: int) -> None:
     found = unmentioned_notes(previous, (), summary, limit=limit, count=count)
     assert sum(count(note.text) + 2 for note in found) <= limit
     assert all(note.text in bullets(previous) for note in found)

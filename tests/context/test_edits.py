@@ -67,7 +67,7 @@ def test_a_result_is_shortened_by_itself_and_a_call_with_its_results() -> None:
     assert [one.message_id for one in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
 
 
-def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
+def test_restored_message_is_sent_whole_with_its_unit() -> None:
     dropped = plan(("drop", LONG_RESULT))
     back = plan(("restore", SHORT_RESULT), overrides=dropped.overrides)
     assert {one.message_id for one in back.messages} == {CALLS, LONG_RESULT, SHORT_RESULT}
@@ -98,13 +98,13 @@ def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(edits: list[tuple[str, str]], words: str) -> None:
+def test_edit_refuses_fixed_messages_by_name(edits: list[tuple[str, str]], words: str) -> None:
     with pytest.raises(UsageError) as refused:
         plan(*edits)
     assert words in refused.value.message
 
 
-def test_nothing_is_edited_twice() -> None:
+def test_edit_refuses_a_message_that_is_already_edited() -> None:
     dropped, short = plan(("drop", CALLS)).overrides, plan(("shorten", LONG_RESULT)).overrides
     for kind, before, words in (
         ("drop", dropped, "is dropped already"),
@@ -171,9 +171,7 @@ def test_the_inspector_has_each_message_with_its_size_its_state_and_what_is_behi
 
 
 @given(histories(), st.data())
-def test_whatever_is_edited_units_stay_whole_and_requests_valid(
-    history: list[Message], data: st.DataObject
-) -> None:
+def test_requests_stay_valid_after_any_edits(history: list[Message], data: st.DataObject) -> None:
     assume(len(history) > 1)
     kinds = st.sampled_from(["drop", "shorten", "restore"])
     overrides: dict[str, MessageOverride] = {}

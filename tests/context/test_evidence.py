@@ -71,7 +71,7 @@ def test_the_first_request_stands_there_word_for_word() -> None:
     assert evidence.startswith("<request>\n")
 
 
-def test_later_requests_are_kept_from_the_newest_back_and_shown_in_the_order_they_were_made() -> None:
+def test_later_requests_are_kept_newest_first_and_shown_in_order() -> None:
     asked = [user(f"request number {number} " + "x" * 180) for number in range(10)]
     evidence = built(asked, limit=300)
     shown = [int(number) for number in re.findall(r"request number (\d)", evidence)]
@@ -242,7 +242,7 @@ def test_changed_files_stand_once_by_folder_seen_from_the_working_directory_with
     ]
 
 
-def test_where_not_all_changed_files_fit_the_latest_do() -> None:
+def test_evidence_keeps_the_latest_changed_files_when_not_all_fit() -> None:
     work = [message for number in range(100) for message in changed(f"src/part{number % 3}/f{number:02d}.py")]
     evidence = built([user("go"), *work], limit=400)
     shown = section(evidence, "Files changed")[1:]
@@ -315,7 +315,7 @@ def test_the_order_is_the_order_of_right_to_space() -> None:
     assert places == sorted(places)
 
 
-def test_as_space_shrinks_facts_go_in_the_reverse_of_that_order() -> None:
+def test_evidence_drops_facts_in_reverse_priority() -> None:
     lineage, around = everything()
     ranked = [
         "the first request",
@@ -344,7 +344,7 @@ def test_as_space_shrinks_facts_go_in_the_reverse_of_that_order() -> None:
         assert "the first request" in kept
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_evidence_counts_what_is_left_out() -> None:
     lineage = [user("go")]
     lineage += [message for number in range(300) for message in changed(f"src/f{number:03d}.py")]
     lineage += [message for number in range(200) for message in ran(f"run {number:03d}", "x")]
@@ -408,7 +408,7 @@ standings = st.builds(
 
 @settings(max_examples=60)
 @given(histories(), standings, st.integers(0, 1_500), st.integers(20, 400))
-def test_it_never_exceeds_its_bound(
+def test_evidence_never_exceeds_its_limit(
     history: list[Message], around: WorkspaceSnapshot, limit: int, request_limit: int
 ) -> None:
     assert count(built(history, around, limit=limit, request_limit=request_limit)) <= limit
@@ -437,7 +437,9 @@ def test_the_same_record_gives_the_same_bytes(
 
 @settings(max_examples=60)
 @given(histories(), standings)
-def test_with_room_enough_nothing_is_left_out(history: list[Message], around: WorkspaceSnapshot) -> None:
+def test_evidence_keeps_everything_when_there_is_room(
+    history: list[Message], around: WorkspaceSnapshot
+) -> None:
     evidence = built(history, around, limit=10**6, request_limit=10**6)
     assert "Left out" not in evidence.replace("".join(m.text for m in history), "")
     for message in history:

@@ -50,13 +50,13 @@ def test_a_blank_prompt_begins_no_turn() -> None:
     assert [turn.calls for turn in turn_usages(history)] == [2, 1, 1]
 
 
-def test_one_reply_is_enough_for_a_pace() -> None:
+def test_forecast_needs_one_reply() -> None:
     found = ahead(turns(9_000), 9_000)
     assert (found.tokens_per_turn, found.turns_left) == (4_000, 16)
 
 
 @pytest.mark.parametrize("messages", [[], [said("hello")], [said("hello"), replied("hi", usage=Usage())]])
-def test_without_usage_there_is_no_forecast(messages: list[Message]) -> None:
+def test_forecast_is_empty_without_usage(messages: list[Message]) -> None:
     found = ahead(messages, 5_000)
     assert found == Forecast(0)
     assert forecast_lines(found) == ["no forecast yet: no reply has said what it used"]
@@ -67,13 +67,13 @@ def test_reports_that_do_not_grow_give_no_pace() -> None:
     assert ahead(turns(9_000, 8_000, 7_000, 6_000), 6_000).tokens_per_turn is None
 
 
-def test_without_prices_there_is_no_money() -> None:
+def test_forecast_shows_no_money_without_prices() -> None:
     found = ahead(turns(8_000, 11_000), 11_000, prices=None)
     assert (found.cost_going_on, found.cost_compacted, found.next_turns) == (None, None, None)
     assert not any("$" in line for line in forecast_lines(found))
 
 
-def test_of_an_unknown_window_nobody_says_how_many_turns_are_left() -> None:
+def test_forecast_leaves_out_turns_when_the_window_is_unknown() -> None:
     found = ahead(turns(8_000, 11_000), 11_000, window_known=False)
     assert found.turns_left is None and found.tokens_per_turn == 3_000
     assert turns_left_hint(found) == ""
@@ -96,7 +96,7 @@ def test_a_large_context_is_dearer_than_a_fresh_one_and_a_small_one_is_not() -> 
     assert small.cost_going_on < small.cost_compacted
 
 
-def test_what_lies_in_the_cache_makes_going_on_cheaper() -> None:
+def test_forecast_counts_cached_tokens_as_cheaper() -> None:
     cold, warm = (
         ahead(turns(47_000, 50_000, 53_000), 53_000),
         ahead(turns(47_000, 50_000, 53_000, cached=0.9), 53_000),

@@ -8,7 +8,7 @@ from crushpy.core.messages import Message
 
 
 @given(histories())
-def test_any_history_becomes_a_valid_one(history: list[Message]) -> None:
+def test_repaired_history_is_valid_for_any_input(history: list[Message]) -> None:
     assert_valid(well_formed(history))
 
 
@@ -20,7 +20,7 @@ def test_a_valid_history_is_left_as_it_is(history: list[Message]) -> None:
 
 
 @given(histories())
-def test_no_words_of_user_or_model_are_lost(history: list[Message]) -> None:
+def test_repaired_history_keeps_all_text(history: list[Message]) -> None:
     sent = "".join(message.text for message in well_formed(history))
     for message in history:
         assert message.text in sent

@@ -66,7 +66,7 @@ def test_commands_that_succeeded_are_dropped_before_failing_ones() -> None:
     assert ledger.dropped == {"commands": 1} and ledger.commands[1].text == "echo 1"
 
 
-def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there() -> None:
+def test_ledger_keeps_the_last_sessions_facts_after_a_hundred_generations() -> None:
     sessions = [
         [
             user(f"request {number}"),
@@ -101,12 +101,12 @@ def test_extended_in_pieces_or_at_once_it_holds_the_same(history: list[Message],
 
 
 @given(histories())
-def test_it_comes_back_from_json_as_it_was(history: list[Message]) -> None:
+def test_ledger_survives_a_json_round_trip(history: list[Message]) -> None:
     ledger = extend_ledger(Ledger(), history, cwd="/work")
     assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
 
 
-def test_it_is_bounded_and_counts_what_it_dropped() -> None:
+def test_ledger_is_bounded_and_counts_dropped_facts() -> None:
     many = [message for number in range(ledgers.MAX_COMMANDS + 5) for message in ran(f"echo {number}")]
     ledger = grown([user("first"), *many], [user("second")])
     assert len(ledger.commands) == ledgers.MAX_COMMANDS

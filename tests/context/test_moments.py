@@ -69,7 +69,7 @@ def test_a_commit(command: str) -> None:
         "git status; echo commit",
     ],
 )
-def test_what_is_no_commit(command: str) -> None:
+def test_commit_moment_ignores_other_git_commands(command: str) -> None:
     assert moment_at([prompt(), *ran(command)], (), ()) == ""
 
 

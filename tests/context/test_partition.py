@@ -54,7 +54,7 @@ def shown_tail(plan: Plan, limits: TokenBudget, *, text_tokens: int) -> list[Mes
 
 
 @given(histories(), st.integers(0, 200_000), st.booleans())
-def test_any_budget_gives_a_valid_request(history: list[Message], window: int, minimal: bool) -> None:
+def test_partition_is_valid_for_any_budget(history: list[Message], window: int, minimal: bool) -> None:
     limits = TokenBudget(max(1, window), 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
     tail = shown_tail(plan, limits, text_tokens=500)
@@ -86,7 +86,7 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
 
 
 @given(histories())
-def test_at_least_the_last_unit_is_carried(history: list[Message]) -> None:
+def test_partition_carries_at_least_the_last_unit(history: list[Message]) -> None:
     parts = partition(history, has_seed=False, keep=0, size=size)
     if history:
         assert parts.tail and parts.tail[-1] == history[-1]
@@ -140,7 +140,7 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
     assert [override.message_id for override in overrides] == [history[-2].id]
 
 
-def test_what_the_model_has_not_seen_is_cut_only_where_there_is_no_room_for_it() -> None:
+def test_unseen_results_are_truncated_only_when_there_is_no_room() -> None:
     one, two = call("bash", command="old"), call("bash", command="new")
     history = [
         user("go"),
@@ -162,14 +162,12 @@ def test_what_the_model_has_not_seen_is_cut_only_where_there_is_no_room_for_it()
 
 
 @given(st.integers(0, 30_000), st.integers(1_000, 60_000), st.floats(0.1, 1.0))
-def test_what_a_child_starts_with_and_the_fixed_part_stay_below_the_threshold(
-    fixed: int, window: int, threshold: float
-) -> None:
+def test_childs_first_request_stays_below_the_threshold(fixed: int, window: int, threshold: float) -> None:
     limits = TokenBudget(window, threshold, 20_000, 2_000, 4_000, fixed_tokens=fixed)
     assert limits.carried == 0 or fixed + limits.carried < threshold * window
 
 
-def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
+def test_many_small_results_of_the_last_unit_are_truncated() -> None:
     calls = [call("bash", command=f"c{number}") for number in range(60)]
     history = [user("go"), *ran("early", "x" * 4_000), assistant("", *calls)]
     history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]

@@ -63,7 +63,9 @@ def test_the_budget_is_the_setting_or_a_twentieth_of_the_window() -> None:
     st.lists(st.tuples(st.booleans(), st.text(max_size=4_000)), max_size=8),
     st.integers(0, 1_500),
 )
-def test_any_budget_holds_and_what_fits_is_whole(texts: list[tuple[bool, str]], limit: int) -> None:
+def test_pins_stay_within_any_budget_and_are_whole_when_they_fit(
+    texts: list[tuple[bool, str]], limit: int
+) -> None:
     contents = [file(at, text) if is_file else words(at, text) for at, (is_file, text) in enumerate(texts, 1)]
     pins = carry_pins(contents, limit, count)
     assert count(pins.text) <= limit

@@ -43,7 +43,7 @@ def squeezed(text: str) -> str:
 
 
 @given(histories(), st.integers(50, 3_000), st.booleans())
-def test_all_text_reaches_the_chunks_in_order_and_each_is_within_its_limit(
+def test_chunks_hold_all_text_in_order_within_their_limit(
     history: list[Message], limit: int, dense: bool
 ) -> None:
     chunks = transcript_chunks(history, limit=limit, count=count, dense=dense)
@@ -79,7 +79,7 @@ def test_a_text_without_any_break_is_split_all_the_same() -> None:
     assert sum(chunk.count("X") for chunk in chunks) == 40_000
 
 
-def test_what_a_summariser_reads_says_who_and_what_with_ids() -> None:
+def test_transcript_for_the_summariser_names_roles_and_ids() -> None:
     one = call("bash", command="make «all»")
     failed = result(one, "no rule", is_error=True)
     assert message_text(user("hello", "m1")) == "[user m1]\nhello"
@@ -110,7 +110,7 @@ def test_a_result_cannot_pass_for_a_message_of_the_user() -> None:
 
 @settings(max_examples=40)
 @given(histories(), st.integers(60, 800), st.integers(1, 8))
-def test_no_history_gives_more_chunks_or_larger_ones_than_allowed(
+def test_chunks_are_limited_in_number_and_size_for_any_history(
     history: list[Message], limit: int, most: int
 ) -> None:
     chunks, cut = fitted_chunks(history, limit=limit, most=most, count=count)
@@ -122,7 +122,7 @@ def test_no_history_gives_more_chunks_or_larger_ones_than_allowed(
             assert all(squeezed(body) in whole for body in bodies(message))
 
 
-def test_what_fits_is_not_cut() -> None:
+def test_chunks_are_not_truncated_when_they_fit() -> None:
     history = [user("go"), *(message for number in range(30) for message in ran(f"c{number}", "Y" * 900))]
     chunks, cut = fitted_chunks(history, limit=1_000, most=8, count=count)
     assert cut == 0 and sum(chunk.count("Y") for chunk in chunks) == 27_000
@@ -142,7 +142,7 @@ def test_the_largest_results_are_cut_first_and_words_stay() -> None:
     assert whole.count("s" * 700) == 8
 
 
-def test_even_thousands_of_small_messages_keep_their_beginning_and_their_end() -> None:
+def test_chunks_keep_beginning_and_end_of_thousands_of_messages() -> None:
     history = [user(f"message number {number:04d} " + "m" * 200) for number in range(2_000)]
     chunks, cut = fitted_chunks(history, limit=500, most=4, count=count)
     assert len(chunks) == 4 and cut > 0

@@ -49,7 +49,7 @@ class Grown:
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_whatever_happens_to_it_it_is_what_would_be_made_anew(number: int) -> None:
+def test_sent_history_equals_a_rebuilt_one_after_any_change(number: int) -> None:
     for case in range(40):
         chance = random.Random(number * 1_000 + case)
         session, sent = Grown(chance), SentHistory()

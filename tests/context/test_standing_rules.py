@@ -126,7 +126,7 @@ def test_questions_reports_and_foreign_text_are_no_rules(text: str) -> None:
     assert rules(text) == []
 
 
-def test_what_was_pasted_into_a_prompt_is_not_the_users_own() -> None:
+def test_pasted_text_makes_no_rule() -> None:
     text = "Look at this:\nNever push.\nAlways pull.\nNever merge on Fridays."
     start = text.index("Never push")
     pasted = (start, text.index("Never merge"))
@@ -185,7 +185,7 @@ def test_a_later_sentence_that_revokes_and_shares_the_subject_supersedes(later: 
         "Why is port 8417 used instead?",
     ],
 )
-def test_in_doubt_both_are_carried(later: str) -> None:
+def test_rules_are_both_carried_when_in_doubt(later: str) -> None:
     before = "Always run the gateway service on port 8417."
     assert before in valid(before, later)
 
@@ -200,7 +200,7 @@ def test_the_name_of_a_folder_is_a_subject() -> None:
     assert valid("Don't touch vendor/.", later) == [later]
 
 
-def test_what_takes_the_place_of_a_rule_is_carried() -> None:
+def test_replacing_rule_is_carried() -> None:
     successor = "Forget port 8080, use 9090 instead."
     assert valid("Always use port 8080.", successor) == [successor]
     assert valid("Always use port 8080.", "Forget port 8080.") == []
@@ -227,7 +227,7 @@ def test_facts_and_ledgers_stored_without_rules_are_searched_once() -> None:
     assert again.rules == after.rules
 
 
-def test_none_is_left_out_silently() -> None:
+def test_rules_left_out_are_counted() -> None:
     many = [RuleFact(n, f"Never use port {n} for anything.", f"m{n}", 1.0) for n in range(1, 101)]
     assert carry_rules(many[:20], 400, tokens).left_out == 0
     near = carry_rules(many[:30], 300, tokens)
@@ -270,6 +270,6 @@ def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> Non
 
 
 @given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))
-def test_any_text_is_searched_and_what_is_found_stands_in_it(text: str) -> None:
+def test_found_rules_stand_verbatim_in_any_text(text: str) -> None:
     for found in PHRASES.find(text):
         assert all(line in text for line in found.text.splitlines())

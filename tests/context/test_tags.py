@@ -43,7 +43,7 @@ pieces = st.one_of(forged_tags(), st.text(max_size=20), st.sampled_from(["<", "<
 
 
 @given(st.lists(pieces, max_size=8).map("".join))
-def test_no_text_holds_a_tag_of_ours_once_it_is_made_safe(text: str) -> None:
+def test_escaped_text_contains_none_of_our_tags(text: str) -> None:
     assert not OURS.search(reads_as(safe(text)))
 
 
@@ -53,7 +53,7 @@ def test_making_safe_twice_changes_nothing_more(text: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_only_the_signs_that_open_a_tag_are_replaced(text: str) -> None:
+def test_escaping_replaces_only_tag_openers(text: str) -> None:
     signs = re.compile("[<＜﹤‹〈⟨❬❮˂ᐸ]|&lt;")
     assert signs.sub("", safe(text)) == signs.sub("", text)
 
@@ -107,7 +107,7 @@ def test_a_line_cannot_pass_for_the_head_of_a_message(line: str) -> None:
         assert r"\[" in shown
 
 
-def test_other_brackets_stay_as_they_are() -> None:
+def test_escaping_leaves_other_brackets() -> None:
     text = "[1, 2, 3]\n[section]\n[users]\nx = y[user]\n[ok] passed"
     assert own_words(text) == text
 

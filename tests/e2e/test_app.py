@@ -218,7 +218,7 @@ def test_the_terminal_is_restored_after_a_signal(
         assert terminal.process.returncode == (143 if number == signal.SIGTERM else 130)
 
 
-def test_it_ends_when_the_terminal_goes_away(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
+def test_app_ends_when_the_terminal_is_closed(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     terminal = launch()
     terminal.type_line("hi")

@@ -18,9 +18,7 @@ def marked(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.parametrize("rows", [30, 12])
-def test_only_the_item_at_the_cursor_is_marked(
-    launch: Callable[..., Terminal], llm: ScriptedLLM, rows: int
-) -> None:
+def test_cursor_marks_only_its_item(launch: Callable[..., Terminal], llm: ScriptedLLM, rows: int) -> None:
     words = ("one", "two", "three", "four")
     llm.script(*(f"It is {word}." for word in words))
     with launch(rows=rows) as terminal:

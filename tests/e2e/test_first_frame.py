@@ -94,7 +94,7 @@ def test_a_model_of_the_command_line_is_shown_not_the_one_of_the_last_start(
         _end(terminal)
 
 
-def test_other_keys_reach_the_app_in_order(launch: Launch, llm: ScriptedLLM, gate: Gate) -> None:
+def test_keys_typed_early_reach_the_app_in_order(launch: Launch, llm: ScriptedLLM, gate: Gate) -> None:
     llm.script("I got it.")
     with launch(env=gate.env) as terminal:
         terminal.wait_for(HINT)
@@ -210,7 +210,7 @@ def test_a_damaged_picture_is_ignored(launch: Launch, gate: Gate, damage: str) -
     assert key in json.loads(Paths().first_frames.read_bytes())
 
 
-def test_without_stderr_nothing_is_drawn_elsewhere(launch: Launch, tmp_path: Path) -> None:
+def test_first_frame_is_not_drawn_without_stderr(launch: Launch, tmp_path: Path) -> None:
     command = f'exec "$@" 2> {tmp_path}/errors'
     with launch(launcher=("sh", "-c", command, "sh")) as terminal:
         while b"\x1b]11;?" not in terminal.raw:

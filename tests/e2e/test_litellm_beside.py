@@ -39,7 +39,7 @@ def litellm(tmp_path: Path) -> dict[str, str]:
     return {"CRUSHPY_PROVIDER": "litellm", "PYTHONPATH": str(plant(tmp_path / "packages", STAND_IN))}
 
 
-def test_it_is_started_before_anything_is_typed_and_goes_with_the_app(
+def test_litellm_process_starts_before_typing_and_ends_with_the_app(
     launch: Callable[..., Terminal], litellm: dict[str, str]
 ) -> None:
     with launch(env=litellm) as terminal:
@@ -72,7 +72,7 @@ def test_a_prompt_that_waits_for_it_to_load_has_a_bar_until_it_has(
         assert "Loading litellm" not in terminal.text
 
 
-def test_its_death_is_told_and_typing_brings_it_back(
+def test_litellm_process_is_restarted_by_typing_after_its_death(
     launch: Callable[..., Terminal], litellm: dict[str, str]
 ) -> None:
     with launch(env=litellm) as terminal:

@@ -51,7 +51,7 @@ async def no_complaints(page: BrowserPage, file: Path) -> None:
     }
 
 
-async def test_it_shows_the_conversation_and_hostile_text_is_inert(tmp_path: Path) -> None:
+async def test_page_shows_the_conversation_and_runs_no_hostile_text(tmp_path: Path) -> None:
     file = await export(tmp_path, converse)
     async with open_web_browser(tmp_path) as page:
         await page.open(file)

@@ -45,7 +45,7 @@ def test_a_reply_that_streams_under_keys_palette_and_resize_looks_as_if_drawn_an
         assert terminal.cells[:-4] == painted
 
 
-def test_without_colours_a_theme_of_the_terminals_own_has_none_at_all(
+def test_terminal_theme_draws_no_colours_under_NO_COLOR(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:
     llm.script(Reply(TEXT[:400]))

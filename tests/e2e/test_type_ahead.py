@@ -26,7 +26,7 @@ def _watch(terminal: Terminal, seconds: float) -> None:
 @pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("milliseconds", some([0, 50, 100, 150, 200, 300, 400, 600], every=2))
-def test_at_any_moment(launch: Callable[..., Terminal], milliseconds: int) -> None:
+def test_typed_ahead_text_is_kept_at_any_moment(launch: Callable[..., Terminal], milliseconds: int) -> None:
     with launch(launcher=("env",)) as terminal:  # with a new interpreter, which takes its time
         _watch(terminal, milliseconds / 1_000)
         for key in TYPED:
@@ -35,7 +35,7 @@ def test_at_any_moment(launch: Callable[..., Terminal], milliseconds: int) -> No
         terminal.wait_for(_in_prompt(TYPED), "test-model")
 
 
-def test_in_the_moment_in_which_the_terminal_is_taken(launch: Callable[..., Terminal]) -> None:
+def test_typed_ahead_text_is_kept_while_the_terminal_is_taken_over(launch: Callable[..., Terminal]) -> None:
     with launch() as terminal:
         while TAKEN not in terminal.raw:
             terminal._read(0.1)

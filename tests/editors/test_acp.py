@@ -160,7 +160,7 @@ def test_a_second_prompt_waits_for_no_one_and_closing_ends_everything(
     assert again.prompt(session, "go on") == "end_turn"
 
 
-def test_without_a_key_the_client_is_told_to_log_in(
+def test_acp_client_is_told_to_log_in_without_a_key(
     workspace: Path, llm_env: dict[str, str], connect: Connect
 ) -> None:
     client = AcpClient({"CRUSHPY_MODEL": "anthropic/claude-sonnet-5-5"}, workspace)

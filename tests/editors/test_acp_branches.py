@@ -41,7 +41,7 @@ def start(client: AcpClient, workspace: Path) -> str:
     return session
 
 
-def test_what_belongs_to_a_branch_says_so_and_the_call_ends_with_its_result(
+def test_acp_marks_updates_of_a_branch_and_ends_its_call_with_the_result(
     connect: Connect, llm: ScriptedLLM, workspace: Path
 ) -> None:
     view = Reply("Looking inside.", calls=[Call("ls", {"path": "."})])

@@ -33,7 +33,7 @@ def serve(client: AcpClient, buffers: dict[str, str]) -> None:
     client.serve = answer
 
 
-def test_what_is_not_saved_is_read_edited_and_undone(
+def test_unsaved_editor_buffer_is_read_edited_and_undone(
     connect: Connect, llm: ScriptedLLM, workspace: Path, cli: Any
 ) -> None:
     file = workspace / "a.txt"
@@ -105,7 +105,7 @@ def test_links_other_folders_and_other_encodings_are_read_from_disk(
     assert not client.files
 
 
-def test_without_the_capability_the_editor_is_not_asked(
+def test_editor_is_not_asked_for_files_without_the_capability(
     connect: Connect, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "a.txt").write_text("on disk\n")

@@ -109,7 +109,7 @@ async def test_a_threshold_that_is_off_leaves_only_overflow(talks: Talks, llm: S
     assert not talk.of(BoundaryCommitted)
 
 
-async def test_all_of_the_middle_reaches_the_summariser_uncut(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_summariser_receives_the_whole_middle(talks: Talks, llm: ScriptedLLM) -> None:
     long = "for i in $(seq 1 300); do echo planted-fact-$i-{n}; done"
     llm.always(worker([2_000, 5_000, 7_600, 900], command=long))
     talk = await talks(flags={**window(), "compaction.keep_recent_tokens": 0}, yolo=True)
@@ -196,7 +196,7 @@ async def test_the_first_answer_is_kept_at_generation_30(talks: Talks, llm: Scri
     assert "Later words." not in evidence and "I look around first." not in evidence
 
 
-async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_boundary_changes_no_stored_message(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(worker([1_000, 7_600, 900]))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
@@ -316,7 +316,7 @@ async def test_a_new_session_without_a_summary_is_a_tool_error(
     assert not talk.of(BoundaryCommitted)
 
 
-async def test_only_one_new_session_of_a_reply_counts(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_second_new_session_of_a_reply_is_an_error(talks: Talks, llm: ScriptedLLM) -> None:
     twice = [Call("new_session", {"summary": "one"}, id="a"), Call("new_session", {"summary": "two"}, id="b")]
     llm.script(Reply(calls=twice), "ok")
     talk = await talks(flags=LLM)
@@ -523,7 +523,7 @@ async def test_a_boundary_reads_no_message_of_the_sessions_before(
 
 
 @pytest.mark.slow
-async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_child_starts_below_its_threshold(talks: Talks, llm: ScriptedLLM) -> None:
     notes = " ".join(f"word{number}" for number in range(80))
     steps = iter(range(40))
 
@@ -577,7 +577,7 @@ async def test_notes_that_are_lost_are_counted_as_lost(talks: Talks, llm: Script
     assert talk.of(BoundaryCommitted)[1].coverage < 1.0
 
 
-async def test_without_a_summary_the_notes_before_are_still_carried(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_earlier_notes_are_carried_without_a_summary(talks: Talks, llm: ScriptedLLM) -> None:
     work = worker([1_000, 7_600, 900, 7_600, 900], summary="- The server listens on port 7071")
     summaries = iter([False, True])
     llm.always(lambda body: Reply("") if is_summary(body) and next(summaries, True) else work(body))
@@ -825,7 +825,7 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
 
 
 @pytest.mark.parametrize("chosen", ["", "plan"])
-async def test_after_an_undo_the_mode_is_what_was_chosen_since_if_any(
+async def test_undo_keeps_the_mode_chosen_since(
     talks: Talks, llm: ScriptedLLM, chosen: Mode | Literal[""]
 ) -> None:
     talk = await prepared(talks, llm)
@@ -837,7 +837,7 @@ async def test_after_an_undo_the_mode_is_what_was_chosen_since_if_any(
     assert (talk.conversation.info.mode, talk.conversation.mode) == (chosen, chosen or "ask")
 
 
-async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_auto_waits_for_the_fallback_threshold_after_an_undo(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await prepared(talks, llm)
     llm.script("summary")
     await talk.conversation.context.compact()
@@ -948,7 +948,7 @@ async def test_a_second_writer_is_told_who_holds_the_session_and_the_way_out(
     assert f"process {os.getpid()}" in err.decode() and "--fork" in err.decode()
 
 
-async def test_in_llm_an_edited_template_changes_the_tools_text_at_once_with_one_notice(
+async def test_edited_template_changes_the_tool_description_with_one_notice_in_llm(
     talks: Talks, llm: ScriptedLLM, home: Path
 ) -> None:
     llm.always("ok")
@@ -982,9 +982,7 @@ async def test_a_broken_template_is_said_once_with_line_and_reason(
     assert "line 2" in said
 
 
-async def test_another_model_given_on_resume_is_stored_with_the_session(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_model_given_on_resume_is_stored(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always("ok")
     talk = await talks()
     await talk.ask("one")

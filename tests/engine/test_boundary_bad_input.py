@@ -88,7 +88,7 @@ async def test_a_history_that_is_one_huge_message_is_left_alone(talks: Talks, ll
     assert not summaries(llm)
 
 
-async def test_one_huge_message_that_overflows_is_named_with_its_size(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_overflow_names_a_huge_message_with_its_size(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(Overflow(limit=8_000))
     talk = await talks(flags=window(100_000))
     assert await talk.ask("word " * 9_000) == "error"
@@ -224,7 +224,7 @@ async def test_parallel_calls_at_the_cut_stay_with_their_results(talks: Talks, l
     [Empty(), Reply("  \n "), Fail(500), Fail(400), Cut(), Overflow(), Stall(headers=False)],
     ids=["empty", "blank", "500", "400", "cut off", "overflow", "silent"],
 )
-async def test_whatever_a_summariser_does_the_evidence_stands_and_the_turn_goes_on(
+async def test_boundary_falls_back_to_evidence_for_any_summariser_fault(
     talks: Talks, llm: ScriptedLLM, bad: Answer
 ) -> None:
     work = worker([1_000, 7_600, 900])
@@ -289,9 +289,7 @@ async def test_a_missing_usage_is_estimated_and_said_once(talks: Talks, llm: Scr
     assert sum("implausible usage" in notice.text for notice in talk.of(Notice)) == 1
 
 
-async def test_without_any_usage_the_boundary_comes_by_our_own_estimate(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_boundary_uses_the_estimate_when_no_usage_is_reported(talks: Talks, llm: ScriptedLLM) -> None:
     steps = iter(range(12))
 
     def answer(body: dict[str, Any]) -> Answer:

@@ -121,7 +121,7 @@ async def test_a_digression_folds_to_its_result(talks: Talks, llm: ScriptedLLM, 
     ]
 
 
-async def test_both_results_of_the_call_are_stored(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_branch_call_stores_both_results(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[branch()]), Reply(calls=[back("found")]), Reply("Done."))
     talk = await talks(flags=LLM, yolo=True)
     await talk.ask("go")
@@ -183,7 +183,7 @@ async def test_a_bad_goal_changes_nothing(bad: Any, talks: Talks, llm: ScriptedL
     assert not talk.of(BranchOpened) and talk.of(ToolFinished)[0].is_error
 
 
-async def test_only_the_first_of_fifty_branches_counts(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_only_the_first_branch_of_a_reply_is_opened(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[bash(), *(branch(f"goal {number}") for number in range(50)), back(), bash("echo two")]),
         Reply(calls=[back("one"), back("two"), bash("echo three")]),
@@ -287,7 +287,7 @@ async def test_a_limit_in_a_branch_ends_the_turn_in_the_parent(talks: Talks, llm
 
 
 @pytest.mark.slow
-async def test_what_the_user_said_in_a_branch_reaches_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_prompts_given_in_a_branch_reach_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[branch()]), Stall(Reply(calls=[bash()]), after=1), Reply(calls=[back()]), Reply("Done.")
     )

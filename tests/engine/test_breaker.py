@@ -66,9 +66,7 @@ async def test_a_compaction_by_hand_tries_again_and_nothing_is_said_twice(
     assert len(floors([*done, by_hand, *more])) == 1
 
 
-async def test_another_model_tries_again_and_is_told_of_its_own_window(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_model_switch_rearms_the_breaker(talks: Talks, llm: ScriptedLLM) -> None:
     reporting(llm, 8_000)
     done = await series(talks, 4)
     other: dict[str, object] = {'models."openai/other".context_window': 10_000}
@@ -77,9 +75,7 @@ async def test_another_model_tries_again_and_is_told_of_its_own_window(
     assert (len(floors(done)), len(floors(more))) == (1, 1)
 
 
-async def test_where_the_fixed_part_leaves_no_room_nothing_is_crossed_and_it_is_said_once(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_breaker_warns_once_when_the_fixed_part_leaves_no_room(talks: Talks, llm: ScriptedLLM) -> None:
     reporting(llm, 2_100)
     done = await series(talks, 4, flags={f'models."{MODEL}".context_window': 2_500})
     assert crossed(done) == [0, 0, 0, 0]

@@ -83,7 +83,7 @@ async def test_the_open_conversation_hears_of_its_new_title_and_hands_it_on(
 # --- deletion ------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_deleted_until_the_sweep(
+async def test_deleted_session_stays_until_the_sweep(
     store: Store, library: SessionBrowser, tmp_path: Path
 ) -> None:
     kept, gone = await begun(store, "kept"), await begun(store, "gone")
@@ -106,7 +106,7 @@ async def test_nothing_is_deleted_until_the_sweep(
     assert len(await store.messages.load(kept.id)) == 2
 
 
-async def test_what_is_restored_is_not_deleted(store: Store, library: SessionBrowser) -> None:
+async def test_restored_session_is_not_swept(store: Store, library: SessionBrowser) -> None:
     one, two, three = [await begun(store, name) for name in ("one", "two", "three")]
     for info in (one, two, three):
         library.delete(info.root_id)
@@ -126,9 +126,7 @@ async def test_the_open_conversation_is_not_deleted(store: Store) -> None:
     assert await titles(library) == ["mine"]
 
 
-async def test_what_another_process_works_on_is_kept_and_the_rest_deleted(
-    store: Store, library: SessionBrowser
-) -> None:
+async def test_sweep_keeps_sessions_of_other_processes(store: Store, library: SessionBrowser) -> None:
     busy, idle = await begun(store, "busy"), await begun(store, "idle")
     tip = await continued(store, busy)
     command = [sys.executable, "-c", HOLDER, store.place, tip.id]
@@ -168,7 +166,7 @@ async def test_a_search_groups_what_it_finds_by_conversation(store: Store, libra
 
 
 @pytest.mark.parametrize("words", ["", "  ", '""', '" "'])
-async def test_no_words_find_nothing(library: SessionBrowser, words: str) -> None:
+async def test_search_finds_nothing_without_words(library: SessionBrowser, words: str) -> None:
     assert await library.search(words) == []
 
 

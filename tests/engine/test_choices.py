@@ -71,7 +71,7 @@ async def test_the_breadth_that_was_chosen_is_what_holds(
     assert (workspace / ".git/e").exists()
 
 
-async def test_what_steers_git_and_crushpy_is_offered_file_by_file(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_choices_offer_guarded_files_one_by_one(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [write(".git/hooks/pre-commit")], "y")
     assert [choice.key for choice in question.choices] == ["y", "c", "a", "g", "n"]
 
@@ -96,7 +96,7 @@ async def test_a_line_of_commands_is_told_in_words(talks: Talks, llm: ScriptedLL
     assert question.says == "runs seq, tail, echo, sleep; writes out.txt"
 
 
-async def test_what_no_rule_can_cover_offers_this_call_alone(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_choices_offer_only_this_call_when_no_rule_covers_it(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [bash('eval "$(echo true)"')], "y")
     assert [choice.kind for choice in question.choices] == ["once", "deny"]
 

@@ -113,7 +113,7 @@ async def test_the_old_reading_is_void_and_so_it_is_after_a_restart(talks: Talks
     assert third.conversation.context.budget().used == 20_010, "a report after the edit holds"
 
 
-async def test_what_is_dropped_is_found_by_recall_and_search(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_dropped_message_is_found_by_recall_and_search(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     await talk.conversation.context.edit(drop(talk, "planted"))
     llm.script(Reply(calls=[Call("recall", {"query": "planted-77"})]), "Found.")
@@ -176,7 +176,7 @@ async def test_the_seed_and_messages_of_other_sessions_are_refused(talks: Talks,
         await talk.conversation.context.edit([ContextEdit("drop", talk.conversation.history[0].id)])
 
 
-async def test_not_while_the_agent_works(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_context_edit_is_refused_during_a_turn(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     edits = drop(talk, "planted")
     llm.script("Yes.")

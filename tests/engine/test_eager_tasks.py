@@ -50,9 +50,7 @@ async def test_a_turn_with_tools_ends_and_the_next_can_begin(
 
 
 @eager
-async def test_what_is_asked_meanwhile_is_queued_and_not_a_second_turn(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_prompt_is_queued_while_a_turn_runs(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script("One.", "Two.")
     talk = await talks()
 

@@ -86,7 +86,7 @@ async def test_a_message_before_a_compaction_gives_that_session_as_it_was(
     assert not found, "what came after the message is no part of the fork's past"
 
 
-async def test_at_the_seed_a_session_is_as_it_was_born(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_fork_at_the_seed_starts_like_the_session(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     llm.script("Notes of it all.")
     assert await talk.conversation.context.compact()

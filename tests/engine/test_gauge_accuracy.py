@@ -76,7 +76,7 @@ class Teller:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("wire", "tokenizer", "counted"), PAIRS)
-async def test_after_two_replies_the_gauge_is_near_the_next_report(
+async def test_gauge_is_near_the_next_report_after_two_replies(
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, wire: str, tokenizer: str, counted: bool
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "test-key")

@@ -69,7 +69,7 @@ def test_the_settings_go_before_what_was_learnt(run: Run, llm: ScriptedLLM, home
     assert statuses(llm)[-1]["context_window"] == 20_000
 
 
-def test_another_server_is_another_model(run: Run, llm: ScriptedLLM, home: Path) -> None:
+def test_learnt_window_belongs_to_one_server(run: Run, llm: ScriptedLLM, home: Path) -> None:
     known = LearntModels(home / "learnt.json")
     known.update(MODEL, "http://elsewhere/v1", lambda _: LearntModel(window=9_000))
     known.close()

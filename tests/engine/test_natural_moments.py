@@ -88,9 +88,7 @@ async def test_a_moment_never_waits_for_what_is_not_ready(talks: Talks, llm: Scr
     assert sum(is_summary(request.body) for request in llm.requests) == 1
 
 
-async def test_at_the_threshold_it_happens_anyway_and_that_is_no_moment(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_threshold_boundary_records_no_moment(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(plays((BASH, 1_000), (BASH, 2_000), ("ok", SOFT)))
     talk = await talks(flags=WINDOW, yolo=True)
     await talk.ask("one")
@@ -125,9 +123,7 @@ async def test_moments_are_ignored_where_they_are_off_or_of_no_use(
     assert not states(talk) and not talk.of(BoundaryCommitted)
 
 
-async def test_with_a_review_a_moment_prepares_and_leaves_the_question_to_the_threshold(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_moment_only_prepares_when_review_is_on(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(plays((BASH, 1_000), (BASH, 2_000), ("ok", SOFT)))
     talk = await talks(flags={**WINDOW, "compaction.review": "ask"}, yolo=True, interactive=True)
     await talk.ask("one")
@@ -152,9 +148,7 @@ async def test_an_undone_session_waits_for_its_threshold(talks: Talks, llm: Scri
 
 
 @pytest.mark.slow
-async def test_under_llm_the_status_names_the_moment_and_nothing_else_happens(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_moment_is_only_named_in_the_status_in_llm(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(
         plays(
             (todos("in_progress", "pending"), 1_000),

@@ -41,7 +41,7 @@ async def begun(talks: Talks, llm: ScriptedLLM, **options: Any) -> Talk:
     return talk
 
 
-async def test_all_three_kinds_are_carried_over_every_boundary_in_one_set(
+async def test_pins_of_all_kinds_are_carried_across_boundaries(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "notes.md").write_text("version 0\n")
@@ -88,7 +88,7 @@ async def test_auto_and_overflow_boundaries_carry_them_too(
     assert seed_of(talk).pins.count(RULE) == 1 and sent(llm).count("<pins>") == 1
 
 
-async def test_one_that_does_not_fit_is_refused_with_the_figures(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_pin_is_refused_with_figures_when_it_does_not_fit(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await begun(talks, llm, flags=window(10_000))
     pins = talk.conversation.pins
     with pytest.raises(UsageError, match=r"it takes [\d,]+ tokens, and 500 of 500 are left for pins"):
@@ -114,7 +114,7 @@ async def test_a_file_that_grew_is_carried_head_and_tail_with_a_warning(
     assert any("outgrew the 500 tokens" in event.text for event in talk.of(Notice))
 
 
-async def test_what_became_of_a_pinned_file_is_said_in_a_line(
+async def test_pinned_file_is_described_when_it_changed(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     secret = "sk-ant-api03-" + "a1B2c3D4" * 8
@@ -136,7 +136,7 @@ async def test_what_became_of_a_pinned_file_is_said_in_a_line(
     assert len([event for event in talk.of(Notice) if "Pin " in event.text]) == 3
 
 
-async def test_what_cannot_be_pinned_is_refused_by_name(
+async def test_pin_refuses_unusable_targets_by_name(
     talks: Talks, llm: ScriptedLLM, workspace: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside.md"
@@ -222,7 +222,7 @@ LLM = {"compaction.method": "llm"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "pinned"), [("once", [RULE, "Ask first."]), ("deny", [])])
-async def test_what_the_agent_proposes_counts_once_the_user_accepts(
+async def test_proposed_pin_counts_once_accepted(
     talks: Talks, llm: ScriptedLLM, answer: Any, pinned: list[str]
 ) -> None:
     talk = await begun(talks, llm, flags=LLM, interactive=True, yolo=True)

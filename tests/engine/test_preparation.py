@@ -92,7 +92,7 @@ async def stored_boundaries(talk: Talk) -> Any:
         await store.close()
 
 
-async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossing_uses_it(
+async def test_summary_is_prepared_from_85_percent_and_used_at_the_boundary(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await with_one(talks, llm)
@@ -169,7 +169,7 @@ async def test_below_that_nothing_is_prepared(talks: Talks, llm: ScriptedLLM) ->
 @pytest.mark.parametrize(
     "flags", [{"compaction.prepare": False}, {"compaction.threshold": "off"}, {"compaction.method": "llm"}]
 )
-async def test_it_is_switched_off_with_the_setting_the_threshold_and_the_method(
+async def test_preparation_is_off_by_setting_threshold_or_method(
     talks: Talks, llm: ScriptedLLM, flags: dict[str, object]
 ) -> None:
     llm.always(model(1_000, 2_000, NEARLY, 7_000, 7_300))
@@ -226,7 +226,7 @@ async def test_esc_while_it_is_taken_over_neither_loses_it_nor_counts_as_a_failu
 
 
 @pytest.mark.parametrize("fault", [Fail(400), Fail(401), Reply("", calls=[Call("ls", {})]), Overflow()])
-async def test_one_that_fails_is_left_and_the_boundary_goes_its_usual_way(
+async def test_failed_preparation_leaves_the_usual_boundary(
     talks: Talks, llm: ScriptedLLM, fault: Answer
 ) -> None:
     talk = await with_one(talks, llm, fault)
@@ -246,9 +246,7 @@ HANGS = Stall(NOTES, after=1)
 SOON = {"compaction.summary_seconds": 4}
 
 
-async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_own(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_hanging_preparation_is_ended_at_its_limit(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await with_one(talks, llm, HANGS, flags=SOON)
     await talk.until(lambda: "failed" in states(talk))
     await llm.wait_closed()
@@ -260,7 +258,7 @@ async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_o
     assert states(talk) == ["preparing", "failed"] and len(summaries(llm)) == 2
 
 
-async def test_one_that_hangs_while_it_is_taken_over_is_waited_for_no_longer_than_one_of_the_boundarys_own(
+async def test_hanging_preparation_delays_a_boundary_no_longer_than_its_own_call(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await with_one(talks, llm, HANGS, flags={"compaction.summary_seconds": 4})
@@ -274,9 +272,7 @@ async def test_one_that_hangs_while_it_is_taken_over_is_waited_for_no_longer_tha
     assert states(talk)[:2] == ["preparing", "failed"]
 
 
-async def test_one_that_hangs_holds_up_no_turn_before_the_boundary_and_is_discarded_by_what_it_does_not_fit(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_hanging_preparation_delays_no_turn(talks: Talks, llm: ScriptedLLM) -> None:
     other = "openai/other-model"
     talk = await with_one(talks, llm, HANGS, flags={f'models."{other}".context_window': 10_000})
     llm.always(model(NEARLY, NEARLY))
@@ -287,7 +283,7 @@ async def test_one_that_hangs_holds_up_no_turn_before_the_boundary_and_is_discar
     assert states(talk) == ["preparing", "discarded"]
 
 
-async def test_what_was_paid_before_one_hung_is_counted(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_cost_of_a_hanging_preparation_is_counted(talks: Talks, llm: ScriptedLLM) -> None:
     small = "openai/small-model"
     flags = {
         **SOON,
@@ -328,9 +324,7 @@ async def test_a_failure_that_is_taken_over_leaves_the_evidence_alone(talks: Tal
     assert boundary.summary_source == "evidence" and len(summaries(llm)) == 1
 
 
-async def test_another_model_discards_it_and_the_boundary_gets_no_second_one(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_model_switch_discards_the_preparation(talks: Talks, llm: ScriptedLLM) -> None:
     other = "openai/other-model"
     talk = await with_one(talks, llm, flags={f'models."{other}".context_window': 10_000})
     await until_ready(talk)
@@ -393,9 +387,7 @@ async def test_undo_discards_it_and_the_next_boundary_has_its_own(talks: Talks, 
     await talk.until(lambda: states(talk)[6:] == ["preparing", "ready"])
 
 
-async def test_what_came_since_and_does_not_fit_makes_it_go_the_usual_way(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_preparation_is_not_used_when_newer_messages_do_not_fit(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await with_one(talks, llm)
     await until_ready(talk)
     llm.always(model(NEARLY, FULL, 900, command="seq 1 4000"))
@@ -433,9 +425,7 @@ async def test_the_prepared_text_is_what_is_reviewed(talks: Talks, llm: Scripted
     assert states(talk) == ["preparing", "ready", "used"]
 
 
-async def test_its_cost_is_counted_at_once_and_once_and_also_when_it_is_discarded(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_cost_of_a_preparation_is_counted_once(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await with_one(talks, llm)
     await until_ready(talk)
     spent = talk.conversation.usage
@@ -468,9 +458,7 @@ async def test_a_headless_run_that_ends_begins_none(talks: Talks, llm: ScriptedL
     assert not states(talk) and not summaries(llm)
 
 
-async def test_while_a_user_reads_the_reply_the_next_start_is_prepared(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_next_preparation_starts_between_turns(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(model(1_000, 1_000, FULL))
     talk = await talks(flags=WINDOW, yolo=True, interactive=True)
     await talk.ask("a single answer")

@@ -247,7 +247,7 @@ async def test_thinking_refused_although_it_fits_is_dropped_with_a_notice_and_no
         *(("claude-instant-v1", False), ("claude-v6", True)),
     ],
 )
-def test_which_models_bind_their_thinking(model: str, binds: bool) -> None:
+def test_binding_of_thinking_is_known_by_model(model: str, binds: bool) -> None:
     assert binds_thinking(model) is binds
 
 

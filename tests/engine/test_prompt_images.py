@@ -77,7 +77,7 @@ async def test_a_picture_counts_what_its_vendor_charges(
     assert shown - plain == tokens == talk.conversation.attachments.tokens(images[0])
 
 
-async def test_what_a_queued_prompt_mentions_is_read_when_it_is_queued(
+async def test_images_of_a_queued_prompt_are_read_when_it_is_queued(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "a.png").write_bytes(picture())

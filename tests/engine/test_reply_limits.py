@@ -41,7 +41,7 @@ def test_a_wide_letter_at_the_limit_is_left_out_whole() -> None:
     assert meter.full
 
 
-def test_too_many_calls_fill_a_reply() -> None:
+def test_reply_with_too_many_calls_is_cut_off() -> None:
     meter = ReplyMeter()
     for number in range(MAX_REPLY_CALLS):
         assert not meter.full
@@ -69,7 +69,7 @@ async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("complete_calls", [0, 1])
-def test_no_call_of_a_truncated_reply_runs(
+def test_calls_of_a_truncated_reply_do_not_run(
     run: Run, llm: ScriptedLLM, workspace: Path, complete_calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRUSHPY_COMPACTION__THRESHOLD", "off")

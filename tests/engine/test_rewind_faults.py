@@ -104,7 +104,7 @@ async def test_background_commands_and_sub_agents_count_and_what_changes_between
     assert files(workspace) == {"mine.txt": "mine\n"}
 
 
-async def test_what_you_changed_before_a_background_command_that_only_reads_stays_yours(
+async def test_rewind_keeps_users_changes_beside_a_reading_background_command(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     talk = await talks(yolo=True)

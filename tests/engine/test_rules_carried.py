@@ -95,9 +95,7 @@ async def test_the_card_warns_before_a_rule_is_left_out_and_names_those_that_are
     assert f"({left_out} more did not fit" in seed_of(talk).rules
 
 
-async def test_what_crushpy_pastes_or_a_pipe_adds_to_a_prompt_is_not_a_rule(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
+async def test_pasted_and_piped_text_makes_no_rule(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always("Yes.")
     talk = await talks()
     log = "The server must be restarted.\nNever do that by hand."

@@ -55,7 +55,7 @@ async def running(talks: Talks, llm: ScriptedLLM) -> Talk:
     return talk
 
 
-async def test_with_step_a_prompt_goes_out_after_all_results_of_the_batch(
+async def test_steering_prompt_is_sent_after_all_results_of_the_batch(
     talks: Talks, llm: ScriptedLLM, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CRUSHPY_QUEUE")  # the default
@@ -96,7 +96,9 @@ async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says
     ]
 
 
-async def test_it_can_be_taken_back_until_it_is_delivered(talks: Talks, llm: ScriptedLLM, gate: Path) -> None:
+async def test_steering_prompt_can_be_taken_back_until_it_is_sent(
+    talks: Talks, llm: ScriptedLLM, gate: Path
+) -> None:
     llm.script(waits(), "Done so.")
     talk = await running(talks, llm)
     talk.conversation.submit("never")
@@ -142,7 +144,7 @@ async def test_a_sub_agent_never_gets_it(talks: Talks, llm: ScriptedLLM, gate: P
     assert outside[-1]["content"] == "for the main agent" and outside[-2]["role"] == "tool"
 
 
-async def test_after_an_interrupt_it_waits_with_the_others(
+async def test_steering_prompt_waits_in_the_queue_after_an_interrupt(
     talks: Talks, llm: ScriptedLLM, gate: Path
 ) -> None:
     llm.script(waits(), "Done so.")

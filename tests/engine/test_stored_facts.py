@@ -95,7 +95,7 @@ async def test_messages_that_were_stored_without_facts_are_read_once(
     check(evidence_of(again))
 
 
-async def test_what_was_told_by_a_process_that_is_gone_counts(worked: Talk, talks: Talks) -> None:
+async def test_facts_of_an_ended_process_count(worked: Talk, talks: Talks) -> None:
     source = worked.conversation.info.id
     await worked.close()
     again = await talks(session=source, yolo=True)

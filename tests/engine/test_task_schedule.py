@@ -54,7 +54,7 @@ def test_every_task_comes_to_rest_and_each_rule_holds_on_the_way(
 
 
 @given(lists(), st.integers(1, 5), st.data())
-def test_what_was_done_before_is_not_begun_again(tasks: list[TaskSpec], parallel: int, data: Any) -> None:
+def test_finished_tasks_are_not_started_again(tasks: list[TaskSpec], parallel: int, data: Any) -> None:
     done = data.draw(st.sets(st.sampled_from([task.name for task in tasks])))
     schedule = TaskSchedule(tasks, parallel, done)
     while not is_over(schedule):
@@ -69,7 +69,7 @@ def reading(name: str, *needs: str) -> TaskSpec:
     return planned(name, needs, exclusive=False)
 
 
-def test_one_that_works_alone_waits_and_nothing_overtakes_it() -> None:
+def test_exclusive_task_waits_and_is_not_overtaken() -> None:
     schedule = TaskSchedule([reading("a"), reading("b"), planned("c"), reading("d")], 4)
     assert schedule.startable() == ["a", "b"]
     schedule.start("a")
@@ -84,7 +84,7 @@ def test_one_that_works_alone_waits_and_nothing_overtakes_it() -> None:
     assert schedule.startable() == ["d"]
 
 
-def test_one_that_waits_for_what_it_needs_lets_others_pass() -> None:
+def test_task_waiting_for_results_lets_others_pass() -> None:
     schedule = TaskSchedule([reading("a"), planned("b", ("d",)), reading("c"), reading("d")], 2)
     assert schedule.startable() == ["a", "c"]
 
@@ -96,7 +96,7 @@ def test_a_failure_takes_its_dependants_with_it_and_nobody_else() -> None:
     assert schedule.startable() == ["d"]
 
 
-def test_nothing_starts_after_a_stop() -> None:
+def test_schedule_starts_no_task_after_a_stop() -> None:
     schedule = TaskSchedule([reading("a"), reading("b")], 1)
     schedule.start("a")
     schedule.stop()
@@ -117,7 +117,7 @@ def test_nothing_starts_after_a_stop() -> None:
         ),
     ],
 )
-def test_what_can_never_be_done_is_named(tasks: list[TaskSpec], said: str) -> None:
+def test_schedule_names_tasks_that_can_never_run(tasks: list[TaskSpec], said: str) -> None:
     assert said in problem_with_needs(tasks)
 
 

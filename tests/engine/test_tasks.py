@@ -145,7 +145,7 @@ async def test_every_deny_holds_for_a_task_too(talks: Talks, llm: ScriptedLLM, w
     assert not (workspace / "made").exists()
 
 
-async def test_what_a_task_needs_is_asked_of_the_user_and_a_grant_holds_for_all(
+async def test_grant_given_to_a_task_holds_for_all_agents(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     same = Call("bash", {"command": "touch made"}, id="same")
@@ -223,7 +223,7 @@ async def test_a_long_report_is_summarised_where_that_is_wanted_and_stays_readab
     ],
     ids=["short", "failure", "nothing", "longer", "a call"],
 )
-async def test_without_a_summary_the_report_is_used_whole(
+async def test_task_report_is_used_whole_without_a_summary(
     talks: Talks, llm: ScriptedLLM, report: str, step: Any
 ) -> None:
     llm.script(Reply(calls=[task()]), report)

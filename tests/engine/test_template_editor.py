@@ -15,7 +15,7 @@ def own() -> OwnTemplate:
     return OwnTemplate(Templates(Paths().templates))
 
 
-def test_what_is_saved_is_in_force_and_what_is_reset_is_kept_beside(own: OwnTemplate) -> None:
+def test_saved_template_is_used_and_a_reset_one_is_kept(own: OwnTemplate) -> None:
     assert own.in_force().layer == "shipped"
     assert own.in_force().layer == "shipped"
     own.save("Mine é")

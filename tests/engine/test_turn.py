@@ -150,7 +150,7 @@ async def test_reading_tools_of_one_reply_run_side_by_side_and_answer_in_order(
     assert results == ["a", "b", "c"]
 
 
-async def test_of_many_calls_in_one_reply_sixteen_run_at_a_time_and_each_is_answered(
+async def test_calls_of_a_reply_run_sixteen_at_a_time(
     talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str]
 ) -> None:
     web, address = pages
@@ -183,7 +183,7 @@ async def test_an_interrupt_while_hundreds_of_calls_begin_leaves_each_told_and_a
     assert sent_roles(llm) == ["system", "user", "assistant", *["tool"] * 300, "user"]
 
 
-async def test_when_one_result_cannot_be_stored_those_beside_it_do_not_run_on(
+async def test_parallel_calls_stop_when_a_result_cannot_be_stored(
     talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str], home: Path
 ) -> None:
     web, address = pages
@@ -270,7 +270,7 @@ async def test_a_tool_is_never_run_from_a_cut_stream(talks: Talks, llm: Scripted
     assert talk.of(MessageCommitted)[0].text == "Fine without."
 
 
-async def test_what_may_pass_is_tried_again_and_said(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_turn_retries_temporary_errors_with_a_notice(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(RateLimit(retry_after=0.01), Fail(503), Garbage(), Empty(), NoFinish(), "Here.")
     talk = await talks()
     assert await talk.ask("go") == "done"
@@ -288,7 +288,7 @@ async def test_a_refused_key_ends_the_turn_at_once_with_the_way_out(talks: Talks
     assert [message.text for message in talk.conversation.history] == ["go"]
 
 
-async def test_after_a_failed_turn_the_next_prompt_works(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_prompt_works_after_a_failed_turn(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Fail(400, message="no"), "Better.")
     talk = await talks()
     assert await talk.ask("first") == "error"
@@ -423,7 +423,7 @@ async def test_prompts_typed_meanwhile_wait_and_go_out_in_order(talks: Talks, ll
     assert [event.text for event in talk.of(PromptCommitted)] == ["first", "second", "third"]
 
 
-async def test_after_an_interrupt_the_queue_waits_for_the_user(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_queue_waits_after_an_interrupt(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("one", chunk=1), after=1), "two")
     talk = await talks()
     talk.conversation.submit("first")
@@ -524,7 +524,7 @@ async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: S
     assert talk.conversation.info.model == "openai/another-of-mine"
 
 
-def test_what_a_call_is_about_fits_on_a_line_whatever_its_arguments() -> None:
+def test_call_headline_fits_a_line_for_any_arguments() -> None:
     assert headline("bash", {"command": "make\ntest"}) == "make"
     assert headline("task", {"description": "find it"}) == "find it"  # as other agents name the prompt
     assert headline("skill", {"name": "pdf"}) == "pdf"

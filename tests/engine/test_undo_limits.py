@@ -40,9 +40,7 @@ def noise(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-async def test_what_was_changed_before_a_restart_and_a_compaction_goes_back_with_the_rest(
-    talks: Talks, llm: ScriptedLLM, workspace: Path
-) -> None:
+async def test_undo_spans_a_restart_and_a_compaction(talks: Talks, llm: ScriptedLLM, workspace: Path) -> None:
     for name in "abc":
         (workspace / name).write_text("old\n")
     talk = await talks(yolo=True)
@@ -65,7 +63,7 @@ async def test_what_was_changed_before_a_restart_and_a_compaction_goes_back_with
     assert (workspace / "a").read_text() == "old\n"
 
 
-async def test_what_was_kept_first_goes_first(
+async def test_undo_drops_the_oldest_snapshots_first(
     talks: Talks, llm: ScriptedLLM, workspace: Path, home: Path
 ) -> None:
     talk = await talks(yolo=True, flags={"undo.max_mb": 1})

@@ -114,7 +114,7 @@ async def test_a_useless_summary_is_not_used(summary: str, talks: Talks, llm: Sc
     assert kinds(claude.answered[-1])[0] == "text"
 
 
-async def test_another_model_gets_the_text(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_vendor_summary_is_sent_as_text_to_another_model(talks: Talks, llm: ScriptedLLM) -> None:
     claude = BindingClaude(llm, steps_of_a_turn)
     talk = await open_talk(talks, llm)
     for number in range(4):
@@ -126,7 +126,7 @@ async def test_another_model_gets_the_text(talks: Talks, llm: ScriptedLLM) -> No
     assert claude.summary in json.dumps(claude.answered[-1]["messages"][0])
 
 
-async def test_many_turns_with_prepared_boundaries(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_vendor_summaries_work_over_many_prepared_boundaries(talks: Talks, llm: ScriptedLLM) -> None:
     claude = BindingClaude(llm, steps_of_a_turn)
     claude.summary = "Goal: go on. " + "Another step is done. " * 20 + "Next: more."
     talk = await open_talk(talks, llm, **{f'models."{MODEL}".context_window': 32_000})

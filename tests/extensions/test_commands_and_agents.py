@@ -128,7 +128,7 @@ async def test_a_command_that_hangs_is_interrupted(
     assert not talk.conversation.busy and await talk.ask("hi") == "done"
 
 
-def test_nothing_runs_in_an_untrusted_project(
+def test_commands_and_agents_of_an_untrusted_project_are_ignored(
     run: Run, llm: ScriptedLLM, home: Path, workspace: Path, cli: Cli
 ) -> None:
     add_command(home, "own", "Out: !`touch made`")

@@ -280,7 +280,7 @@ def test_a_sub_agents_calls_and_end_are_told(
     ]
 
 
-def test_no_provider_key_is_in_the_environment(
+def test_hook_environment_has_no_provider_key(
     run: Run, llm: ScriptedLLM, hooks: Path, workspace: Path
 ) -> None:
     configure(hooks, {"SessionStart": "env > seen"})
@@ -291,7 +291,7 @@ def test_no_provider_key_is_in_the_environment(
     assert "OPENAI_API_KEY" not in seen and "sk-ant-secret" not in seen and "hidden" not in seen
 
 
-def test_what_hooks_say_is_redacted(run: Run, llm: ScriptedLLM, hooks: Path) -> None:
+def test_hook_output_is_redacted(run: Run, llm: ScriptedLLM, hooks: Path) -> None:
     key = "sk-ant-api03-" + "a1B2" * 12
     configure(hooks, {"PreToolUse": f"echo {key} >&2; exit 2"})
     llm.script(Reply(calls=[BASH]), "Done.")

@@ -93,7 +93,7 @@ async def test_a_boundary_happens_although_a_hook_hangs(
     assert any("took more than 0.3 s and was killed" in one.text for one in talk.of(Notice))
 
 
-async def test_no_hook_blocks_a_boundary_after_an_overflow(
+async def test_hooks_cannot_block_a_boundary_after_an_overflow(
     talks: Talks, llm: ScriptedLLM, home: Path
 ) -> None:
     configure(home / "hooks.json", {"PreCompact": "exit 2"})
@@ -128,7 +128,7 @@ async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> 
     assert talk.conversation.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
 
 
-async def test_without_hooks_none_is_listed(talks: Talks) -> None:
+async def test_hooks_are_not_listed_when_there_are_none(talks: Talks) -> None:
     talk = await talks()
     assert talk.conversation.hooks.describe() == "No hooks are configured."
     assert not talk.of(Notice)

@@ -109,7 +109,7 @@ def test_a_matcher_that_cannot_be_used_is_reported_and_other_events_run(
 # --- a project's hooks ------------------------------------------------------------------------------------
 
 
-def test_nothing_of_an_untrusted_project_runs(
+def test_hooks_of_an_untrusted_project_do_not_run(
     run: Run, llm: ScriptedLLM, project: Path, workspace: Path
 ) -> None:
     configure(project, {"SessionStart": "echo x > ran"})

@@ -91,9 +91,7 @@ def test_a_batch_of_edits_is_reported_once_after_the_last(
     assert "2 new problems" in report[0] and any("new.py" in line and "clean" in line for line in report)
 
 
-def test_nothing_is_offered_or_said_if_untrusted_or_headless(
-    run: Run, llm: ScriptedLLM, serve: Serve
-) -> None:
+def test_lsp_is_not_offered_when_untrusted_or_headless(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
     for settings in ({"trust": False}, {"headless": False}):
         serve(**settings)
         found = go(run, llm, edit(("b = 1", "bad b")), edit(("bad b", "b = 1")))
@@ -110,7 +108,7 @@ def test_late_diagnostics_come_with_a_later_result(run: Run, llm: ScriptedLLM, s
 
 
 @pytest.mark.parametrize("fault", ["old", "hang"])
-def test_other_versions_and_silence_are_never_clean(
+def test_lsp_reports_no_clean_state_for_other_versions_or_silence(
     run: Run, llm: ScriptedLLM, serve: Serve, fault: str
 ) -> None:
     serve(fault, wait=1.0)
@@ -188,9 +186,7 @@ def test_places_obey_the_rules_of_grep(
     assert "Denied" in found[3] and "end with .py .pyi" in found[4] and "1 problem" in found[5]
 
 
-def test_after_a_boundary_the_state_is_asked_again_and_never_carried(
-    run: Run, llm: ScriptedLLM, serve: Serve
-) -> None:
+def test_lsp_state_is_asked_again_after_a_boundary(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
     serve()
     llm.script(
         VIEW,
@@ -267,7 +263,7 @@ def test_servers_that_name_no_version_or_are_asked_are_heard(
     assert found[1][0].endswith(": no new problems (1 from before)") and found[2][0].endswith(": clean")
 
 
-def test_without_a_version_an_answer_about_the_text_before_is_never_clean(
+def test_lsp_answer_without_a_version_is_not_taken_as_clean(
     run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path
 ) -> None:
     """It repeats what it said before the edit, works for longer than the time that confirms an answer, and

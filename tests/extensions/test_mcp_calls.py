@@ -114,7 +114,7 @@ def test_a_denied_tool_is_denied_under_yolo(run: Run, llm: ScriptedLLM, home: Pa
     assert "denied by the rule mcp__many__*" in results(llm)[0]
 
 
-def test_what_a_server_does_wrong_is_told_with_its_last_words(run: Run, llm: ScriptedLLM, home: Path) -> None:
+def test_mcp_fault_is_reported_with_the_servers_last_output(run: Run, llm: ScriptedLLM, home: Path) -> None:
     configure(home, "1", "die", "fail", "bad")
     llm.script(
         use("search"),
@@ -219,7 +219,7 @@ def test_servers_that_do_not_answer_delay_nothing(run: Run, llm: ScriptedLLM, ho
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_nothing_of_a_projects_file_runs_unasked(
+def test_mcp_servers_of_a_project_do_not_start_unasked(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, trusted: bool
 ) -> None:
     servers = {"evil": {"command": "touch", "args": ["was-run"]}}

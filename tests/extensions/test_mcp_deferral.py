@@ -130,7 +130,9 @@ async def test_a_server_that_refuses_them_gets_the_one_tool_for_all(
     ("protocol", "model"),
     [("chat", "lab/test-model"), ("anthropic", "lab/claude-3-5-haiku"), ("responses", "lab/gpt-5.2")],
 )
-async def test_others_get_none(talks: Talks, llm: ScriptedLLM, protocol: str, model: str) -> None:
+async def test_tool_search_is_offered_only_to_supporting_vendors(
+    talks: Talks, llm: ScriptedLLM, protocol: str, model: str
+) -> None:
     talk = await known(talks, llm, protocol, model)
     llm.script("Done.")
     await talk.ask("go")

@@ -72,7 +72,7 @@ async def connected(
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_everything_works_over_both_transports_in_both_revisions(
+async def test_mcp_works_over_both_transports_and_revisions(
     process: McpProcess, transport: str, revision: str
 ) -> None:
     words = (REVISIONS[revision], "progress", "ask", "fail")

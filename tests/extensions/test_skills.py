@@ -67,7 +67,7 @@ def test_a_skill_is_listed_and_loaded_once(run: Run, llm: ScriptedLLM, home: Pat
     assert len({json.dumps(one.body["tools"]) for one in llm.requests}) == 1
 
 
-def test_without_skills_nothing_is_offered_and_nothing_imported(
+def test_skills_are_neither_offered_nor_imported_when_there_are_none(
     run: Run, llm: ScriptedLLM, cli: Cli, workspace: Path
 ) -> None:
     llm.script("Done.")

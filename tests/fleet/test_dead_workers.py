@@ -26,7 +26,7 @@ class Steps:
         return self.steps[self.taken - 1] if self.taken <= len(self.steps) else Reply("Finished.")
 
 
-def test_another_worker_continues_after_kill_9_with_the_files_of_the_last_step(
+def test_task_continues_on_another_worker_after_kill_9(
     start: Start, llm: ScriptedLLM, repository: Path, fleet: Fleet
 ) -> None:
     steps = Steps(writes("b.txt", "two\n"), Stall(Reply("I was")), runs("cat b.txt"))

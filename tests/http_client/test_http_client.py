@@ -41,7 +41,7 @@ async def test_a_body_is_sent_with_its_length_and_the_callers_headers_win(raw):
     assert "x-y: z\r\n" in head
 
 
-async def test_one_connection_serves_many_requests(raw):
+async def test_connection_is_reused_for_many_requests(raw):
     url = await raw.start(raw.answering(OK, OK, OK))
     client = Client()
     for _ in range(3):
@@ -231,7 +231,7 @@ async def test_a_refused_connection_names_the_address():
 @pytest.mark.parametrize(
     "url", ["ftp://example.test/", "nonsense", "http://", "http://[::1", "http://h:99999/"]
 )
-async def test_what_is_no_url_is_refused_by_name(url):
+async def test_client_refuses_an_invalid_url_by_name(url):
     with pytest.raises(ConnectFailed, match=r"URL|cannot be requested"):
         await Client().request("GET", url)
 

@@ -134,7 +134,7 @@ def test_the_variable_for_the_scheme_comes_before_the_one_for_all():
         ("", "http://x.test", False),
     ],
 )
-def test_no_proxy_leaves_out_what_it_names(no_proxy, url, direct):
+def test_no_proxy_excludes_the_named_hosts(no_proxy, url, direct):
     assert (goes_through(url, http_proxy="http://p:1", no_proxy=no_proxy) is None) is direct
 
 

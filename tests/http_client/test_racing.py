@@ -82,7 +82,7 @@ async def test_silence_does_not_hold_up_the_next_address(raw, shop, silent):
     assert raw.connections == 1
 
 
-async def test_who_is_late_is_given_up(raw, shop, silent):
+async def test_late_address_is_abandoned(raw, shop, silent):
     await raw.start(raw.answering(OK))
     client = Client()
     assert await answer(client, shop([silent, ("127.0.0.1", raw.port)])) == b"ok"
@@ -91,7 +91,7 @@ async def test_who_is_late_is_given_up(raw, shop, silent):
     await nothing_left()
 
 
-async def test_where_none_answers_all_are_named_with_their_reasons(shop, refused):
+async def test_unreachable_addresses_are_named_with_reasons(shop, refused):
     unreachable = ("255.255.255.255", 9)
     with pytest.raises(ConnectFailed) as failed:
         await Client().request("GET", shop([refused, unreachable, ("127.0.0.2", 1)]))

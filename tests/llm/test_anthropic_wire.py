@@ -66,7 +66,7 @@ def test_thinking_between_text_and_calls_goes_back_to_its_place() -> None:
     assert body(ask(model=CLAUDE, messages=[user("hi"), reply]))["messages"][1]["content"] == whole
 
 
-def test_another_models_thinking_stays_at_home() -> None:
+def test_thinking_is_not_sent_to_another_model() -> None:
     sent = body(ask(model=CLAUDE, messages=looked(NEWER)))
     assert [block["type"] for block in sent["messages"][1]["content"]] == ["text", "tool_use"]
 
@@ -92,7 +92,7 @@ def test_thoughts_alone_are_no_turn() -> None:
         ("kimi-k3", False),
     ],
 )
-def test_which_models_decide_themselves_how_much_they_think(model: str, decides: bool) -> None:
+def test_adaptive_thinking_is_known_by_model(model: str, decides: bool) -> None:
     assert is_adaptive(model) is decides
 
 
@@ -105,7 +105,7 @@ def test_effort_is_a_level_for_newer_models_and_a_budget_for_older_ones() -> Non
     assert "output_config" not in older
 
 
-def test_without_an_effort_a_newer_model_thinks_as_it_likes_while_it_works_and_others_do_not() -> None:
+def test_thinking_is_adaptive_only_for_newer_models_without_an_effort() -> None:
     working = body(ask(model=NEWER, max_output_tokens=64_000), "claude-opus-4-6")
     assert working["thinking"]["type"] == "adaptive"
     assert "output_config" not in working
@@ -129,7 +129,7 @@ def test_amid_a_turn_that_began_without_thoughts_no_budget_is_asked_for() -> Non
     assert "thinking" in body(ask(model=CLAUDE, effort="high", max_output_tokens=64_000, messages=later))
 
 
-async def test_with_a_budget_it_may_think_between_calls(claude, llm) -> None:
+async def test_thinking_between_calls_is_enabled_with_a_budget(claude, llm) -> None:
     llm.always("ok")
     await hear(claude, ask(model=CLAUDE, effort="low", max_output_tokens=9_000))
     await hear(claude, ask(model=CLAUDE))
@@ -152,7 +152,7 @@ def test_marks_stand_on_tools_system_and_the_last_two_turns_and_never_on_the_sta
     ]
 
 
-def test_after_a_users_words_the_status_is_a_block_of_its_own() -> None:
+def test_status_is_a_block_of_its_own_after_a_prompt() -> None:
     sent = body(ask("hi", model=CLAUDE, status="<s>50</s>"))
     assert [block["text"] for block in sent["messages"][-1]["content"]] == ["hi", "<s>50</s>"]
 

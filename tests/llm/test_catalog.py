@@ -44,7 +44,7 @@ def test_a_known_model_without_a_window_has_the_default_one_and_keeps_its_price(
     assert (info.context_window, info.source, info.input_cost) == (DEFAULT_WINDOW, "default", 1.0)
 
 
-def test_what_runs_at_home_costs_nothing_even_when_unknown() -> None:
+def test_local_models_cost_nothing_even_when_unknown() -> None:
     info = catalog.lookup("ollama/some-model-of-mine")
     assert (info.input_cost, info.output_cost) == (0.0, 0.0)
 
@@ -90,7 +90,7 @@ def test_a_model_without_a_price_costs_zero() -> None:
     assert catalog.cost(catalog.lookup("nowhere/x"), Usage(1_000_000, 1_000_000)) == 0.0
 
 
-def test_all_models_are_chat_models_under_full_names() -> None:
+def test_catalog_lists_chat_models_under_full_names() -> None:
     names = [info.name for info in catalog.all_models()]
     assert len(names) > 500
     assert len(names) == len(set(names))
@@ -125,7 +125,7 @@ def test_the_nearest_known_name_is_suggested_first(name: str, nearest: str) -> N
     assert catalog.nearest_names(name)[0] == nearest
 
 
-def test_nothing_is_suggested_for_a_name_like_no_other() -> None:
+def test_catalog_suggests_nothing_for_an_unrelated_name() -> None:
     assert catalog.nearest_names("@@@@@@@@") == []
 
 

@@ -181,7 +181,7 @@ async def test_the_prefix_of_the_model_is_stripped_and_others_are_kept(llm):
     assert [r.path for r in llm.requests] == ["/v1/chat/completions"] * 2
 
 
-async def test_without_a_key_none_is_sent_and_a_refusal_says_which_to_set(llm):
+async def test_refusal_names_the_key_variable_when_no_key_is_sent(llm):
     llm.script(Fail(401, message="key, please"))
     with pytest.raises(AuthenticationFailed) as refused:
         await hear(ChatProvider(llm.api_base, key_variable="MY_KEY"))
@@ -189,7 +189,7 @@ async def test_without_a_key_none_is_sent_and_a_refusal_says_which_to_set(llm):
     assert refused.value.hint == "No key was sent. Set MY_KEY in the environment."
 
 
-async def test_no_tools_means_no_tools_key(llm, provider):
+async def test_request_has_no_tools_key_without_tools(llm, provider):
     llm.script("ok")
     await hear(provider, ask(tools=()))
     assert "tools" not in llm.requests[0].body

@@ -116,7 +116,7 @@ def test_arguments_given_as_an_object_become_text():
     assert json.loads(calls([tool({"a": [1]}, index=0, id="1", name="ls")])[0][2]) == {"a": [1]}
 
 
-def test_what_travels_with_a_call_is_kept():
+def test_extra_fields_of_a_call_are_kept():
     signature = {"google": {"thought_signature": "s"}}
     given_call = {**tool("{}", index=0, id="1", name="ls"), "extra_content": signature}
     reader = ChunkReader()
@@ -128,7 +128,7 @@ def test_what_travels_with_a_call_is_kept():
     arguments=st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8)), min_size=1, max_size=3),
     data=st.data(),
 )
-def test_any_slicing_of_any_arguments_comes_out_whole(arguments, data):
+def test_call_arguments_are_whole_for_any_chunking(arguments, data):
     slices = []
     for index, args in enumerate(arguments):
         text = json.dumps(args)
@@ -196,7 +196,7 @@ def test_finish_reasons_have_our_names(reason, finish):
     assert heard(chunk(content="x"), chunk(finish=reason)).done.finish == finish
 
 
-def test_without_a_reason_the_finish_is_what_came():
+def test_finish_reason_is_derived_when_it_is_missing():
     assert heard(chunk(content="x")).done.finish == "stop"
     assert heard(chunk(tool_calls=[tool("{}", index=0, id="1", name="ls")])).done.finish == "tool_calls"
     assert heard().done.finish == ""

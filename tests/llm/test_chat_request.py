@@ -50,7 +50,7 @@ def test_a_plain_server_gets_system_history_calls_and_results():
     assert got[3] == {"role": "tool", "content": "one", "tool_call_id": "1"}
 
 
-def test_no_system_prompt_means_no_system_message():
+def test_request_has_no_system_message_without_a_prompt():
     assert written([user("x")], system="") == [{"role": "user", "content": "x"}]
 
 
@@ -113,7 +113,7 @@ def test_signed_thinking_goes_back_only_to_the_model_that_made_it(made_by, diale
     assert "hm" not in json.dumps({**got, "thinking_blocks": None})
 
 
-def test_what_belongs_to_a_call_goes_back_only_to_the_model_that_made_it():
+def test_extra_fields_of_a_call_go_back_only_to_their_model():
     signature = {"extra_content": {"google": {"thought_signature": "x"}}}
     for made_by, sent in ((MODEL, True), ("other/model", False)):
         own = assistant(ToolCall("1", "view", {}, opaque=signature), model=made_by)
@@ -145,7 +145,7 @@ def test_the_mark_of_the_last_request_is_set_again_so_that_its_cache_is_found():
     assert marked(written(grown, CLAUDE)) == [0, 4, 6]
 
 
-def test_there_are_never_more_than_the_four_marks_that_anthropic_takes():
+def test_request_has_at_most_four_cache_marks():
     many: list[Message] = [user("start")]
     for n in range(6):
         many += [assistant(call(f"{n}"), number=n), result(f"{n}", "r")]

@@ -69,7 +69,7 @@ async def test_text_comes_in_pieces_as_it_is_sent(under, llm):
 
 
 @every_provider
-async def test_what_came_before_a_failure_is_heard_even_where_it_came_with_it(under, llm):
+async def test_events_before_a_failure_are_delivered(under, llm):
     llm.script(StreamError(Reply(text="Hello, world", chunk=3), after=2))
     heard: list[str] = []
     with pytest.raises(ModelError):
@@ -216,7 +216,7 @@ async def test_the_same_piece_two_hundred_times_is_no_error(under, llm):
 
 
 @every_provider
-async def test_many_requests_may_run_side_by_side(under, llm):
+async def test_requests_run_concurrently(under, llm):
     llm.always(lambda body: "echo " + json.dumps(body))
     provider = under.provider()
     heard = await asyncio.gather(*(hear(provider, under.ask(text=f"number {n}")) for n in range(5)))

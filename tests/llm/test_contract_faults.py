@@ -330,7 +330,7 @@ async def test_a_connection_closed_between_turns_is_opened_again(under: Under, l
 
 
 @own_wires
-async def test_one_connection_serves_the_whole_conversation(
+async def test_connection_is_reused_for_a_conversation(
     under: Under, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -32,14 +32,14 @@ def project(workspace: Path) -> Path:
 
 
 @pytest.mark.parametrize("prompt", ["help", "hello!", "who are you?", "how do I connect a real model?"])
-async def test_it_says_what_it_is_and_how_to_connect_a_real_model(project: Path, prompt: str) -> None:
+async def test_demo_says_how_to_connect_a_real_model(project: Path, prompt: str) -> None:
     answer = await Talk(project).ask(prompt)
     assert "not a language model" in answer
     for way in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "crushpy models", "fill the window"):
         assert way in answer
 
 
-async def test_what_it_does_not_understand_it_says_so_and_offers_what_it_can(project: Path) -> None:
+async def test_demo_offers_its_commands_when_it_does_not_understand(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("refactor the billing module to use event sourcing")
     assert answer.startswith("I do not understand")
@@ -92,7 +92,7 @@ def test_a_request_in_free_words_leads_to_the_right_call(
 # --- what it does --------------------------------------------------------------------------------------
 
 
-async def test_it_looks_around(project: Path) -> None:
+async def test_demo_looks_around(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("look around")
     assert talk.names == ["ls"]
@@ -107,11 +107,11 @@ async def test_a_file_that_is_nowhere_is_named_in_the_answer(project: Path) -> N
     assert "nowhere.py" in await Talk(project).ask("read nowhere.py")
 
 
-async def test_it_searches(project: Path) -> None:
+async def test_demo_searches(project: Path) -> None:
     assert "politely" in await Talk(project).ask("search for TODO")
 
 
-async def test_it_runs_a_command_and_tells_what_it_printed(project: Path) -> None:
+async def test_demo_runs_a_command_and_reports_its_output(project: Path) -> None:
     assert "42" in await Talk(project).ask("run `echo $((6 * 7))`")
 
 
@@ -121,7 +121,7 @@ async def test_a_failing_command_is_reported_as_such(project: Path) -> None:
     assert "exit code 3" in answer
 
 
-async def test_it_reads_a_file_before_it_edits_it(project: Path) -> None:
+async def test_demo_reads_a_file_before_editing(project: Path) -> None:
     talk = Talk(project)
     await talk.ask('replace "hello" with "good morning" in src/app.py')
     assert talk.names == ["view", "edit"]
@@ -172,7 +172,7 @@ def todo_lists(talk: Talk) -> list[list[str]]:
     return [[item["status"] for item in call.args["todos"]] for call in calls]
 
 
-async def test_it_works_through_a_list_one_after_the_other(project: Path) -> None:
+async def test_demo_works_through_a_list_in_order(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask(
         "work through a list:\n"
@@ -190,7 +190,7 @@ async def test_it_works_through_a_list_one_after_the_other(project: Path) -> Non
     assert "3 of 3" in answer
 
 
-async def test_what_fails_on_a_list_stays_open_and_the_rest_is_done(project: Path) -> None:
+async def test_demo_leaves_failed_items_open_and_does_the_rest(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("work through this list: read nowhere.txt; dance a little; read notes.txt")
     assert todo_lists(talk)[-1] == ["pending", "pending", "completed"]
@@ -223,7 +223,7 @@ async def test_an_interrupted_list_does_not_get_in_the_way_of_the_next_request(p
 # --- the window and new sessions -----------------------------------------------------------------------
 
 
-async def test_it_fills_the_window_and_stops_before_it_overflows(project: Path) -> None:
+async def test_demo_fills_the_window_without_overflow(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("fill the window")
     assert "was not compacted" in answer
@@ -250,7 +250,7 @@ async def test_a_new_session_is_opened_with_a_summary_of_what_happened(project: 
         assert fact in summary
 
 
-async def test_without_the_tool_it_says_how_to_get_it(project: Path) -> None:
+async def test_demo_names_the_setting_when_a_tool_is_missing(project: Path) -> None:
     talk = Talk(project)
     assert "--compaction llm" in await talk.ask("start a new session")
     assert talk.calls == []
@@ -294,7 +294,7 @@ def notes(summary: str, evidence: str) -> Text:
     return Text(seed_text(Seed(summary, evidence)))
 
 
-async def test_in_the_new_session_it_goes_on_with_the_list_it_carried_over(project: Path) -> None:
+async def test_demo_continues_its_list_in_the_new_session(project: Path) -> None:
     parent = Talk(project, new_session=True, status=STATUS.format(80))
     parent.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
     await parent.step()
@@ -392,7 +392,7 @@ async def test_a_summary_of_a_summary_keeps_its_requests() -> None:
     assert "- [ ] document it" in second
 
 
-async def test_it_serves_as_the_summariser_of_its_own_sessions(project: Path) -> None:
+async def test_demo_summarises_its_own_sessions(project: Path) -> None:
     talk = Talk(project)
     await talk.ask("replace one with 1 in notes.txt")
     await talk.ask("work through a list: run `echo tested`; dance a little")
@@ -433,12 +433,12 @@ async def test_text_comes_in_pieces_and_usage_is_reported(project: Path) -> None
     assert usage.cost == 0
 
 
-async def test_another_name_under_demo_is_refused() -> None:
+async def test_demo_refuses_unknown_model_names() -> None:
     with pytest.raises(BadRequest, match="demo/other"):
         await anext(DemoProvider().stream(Request("demo/other", "", ())))
 
 
-async def test_what_another_model_left_in_the_history_does_not_confuse_it(project: Path) -> None:
+async def test_demo_ignores_history_of_other_models(project: Path) -> None:
     talk = Talk(project)
     odd = ToolCall("c1", "todos", {"todos": "not a list"})
     talk.messages = [
@@ -459,7 +459,7 @@ async def test_the_same_messages_give_the_same_reply(project: Path) -> None:
     assert {call.id for call in one.calls}.isdisjoint(call.id for call in two.calls)
 
 
-def test_it_needs_no_network_and_no_heavy_package() -> None:
+def test_demo_needs_no_network_and_no_heavy_package() -> None:
     code = (
         "import sys; import crushpy.llm.demo;"
         "heavy = {'litellm', 'tiktoken', 'httpx', 'h11', 'pydantic'} & set(sys.modules);"
@@ -469,7 +469,7 @@ def test_it_needs_no_network_and_no_heavy_package() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_its_words_name_no_model_that_does_not_exist() -> None:
+def test_demo_names_only_existing_models() -> None:
     from crushpy.llm import catalog
     from crushpy.llm.demo.tour import GUIDE
 

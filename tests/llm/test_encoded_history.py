@@ -117,7 +117,7 @@ def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_betw
             assert joined == msgspec.json.encode(body(request, quirks, None))
 
 
-def test_of_a_history_that_grows_each_message_is_written_once_but_for_the_last_few() -> None:
+def test_growing_history_encodes_each_message_once() -> None:
     kept, once, again = EncodedHistories(), list[str](), list[int]()
 
     def write(part: Request) -> list[Json]:

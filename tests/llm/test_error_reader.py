@@ -149,7 +149,7 @@ def test_an_unavailable_server_may_name_a_wait_too():
     assert error(503, "busy", {"retry-after": "3"}).retry_after == 3
 
 
-def test_no_limit_is_read_where_none_is_named():
+def test_error_without_a_figure_gives_no_limit():
     assert read_limit("too long") is None
 
 

@@ -112,7 +112,7 @@ def test_effort_is_a_level_for_newer_models_and_a_budget_for_older_ones(model, e
     assert body(ask(model=model, effort=effort)).get("generationConfig", {}).get("thinkingConfig") == wish
 
 
-def test_which_models_are_newer() -> None:
+def test_newer_gemini_models_are_recognised() -> None:
     assert all(map(is_gemini_3, ("gemini-3-flash-preview", "gemini-4-argon", "gemini-pro-latest")))
     assert not any(map(is_gemini_3, ("gemini-2.5-pro", "gemini-2.0-flash", "gemma-3", "gemini-exp-1206")))
 
@@ -138,7 +138,7 @@ def test_results_of_one_reply_are_one_content_and_the_status_ends_the_last() -> 
     ]
 
 
-def test_after_a_users_words_the_status_ends_them() -> None:
+def test_status_is_appended_to_the_last_prompt() -> None:
     assert body(ask("hi", model=NEWER, status="<s>50</s>"))["contents"][-1]["parts"] == [
         {"text": "hi\n\n<s>50</s>"}
     ]

@@ -78,9 +78,7 @@ async def ready() -> LiteLLMProcess:
 # --- where it is well
 
 
-async def test_it_is_ready_before_the_first_request_once_warmed_up(
-    stand_in: Path, provider: LiteLLMProvider
-) -> None:
+async def test_litellm_process_is_ready_after_warm_up(stand_in: Path, provider: LiteLLMProvider) -> None:
     assert provider.slow_to_begin
     begin_loading()
     helper = await ready()
@@ -90,7 +88,7 @@ async def test_it_is_ready_before_the_first_request_once_warmed_up(
     assert "litellm" not in sys.modules or sys.modules["litellm"].__file__ != str(stand_in)
 
 
-async def test_nothing_that_it_prints_reaches_anybody(
+async def test_litellm_process_output_is_discarded(
     stand_in: Path, provider: LiteLLMProvider, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert (await hear(provider)).text == "begun done"
@@ -138,7 +136,7 @@ async def test_cancelling_one_call_leaves_the_others(
     await asyncio.wait([other])
 
 
-async def test_it_goes_on_in_the_next_event_loop(stand_in: Path, provider: LiteLLMProvider) -> None:
+async def test_litellm_process_survives_a_new_event_loop(stand_in: Path, provider: LiteLLMProvider) -> None:
     async def in_a_loop_of_its_own() -> int:
         assert (await hear(provider)).text == "begun done"
         return LiteLLMProcess.shared().pid
@@ -162,9 +160,7 @@ async def test_the_key_is_in_no_command_line_and_the_current_folder_is_no_place_
     assert b"secret" not in arguments
 
 
-async def test_it_lives_in_a_session_of_its_own_so_that_ctrl_c_is_for_the_app(
-    stand_in: Path, provider: LiteLLMProvider
-) -> None:
+async def test_litellm_process_has_its_own_session(stand_in: Path, provider: LiteLLMProvider) -> None:
     helper = await ready()
     assert os.getsid(helper.pid) == os.getpgid(helper.pid) == helper.pid
 
@@ -172,7 +168,7 @@ async def test_it_lives_in_a_session_of_its_own_so_that_ctrl_c_is_for_the_app(
 # --- where it breaks
 
 
-async def test_its_death_in_the_middle_of_a_reply_is_named_and_the_next_request_has_a_new_one(
+async def test_litellm_process_is_replaced_after_dying_in_a_reply(
     stand_in: Path, provider: LiteLLMProvider
 ) -> None:
     listening = await begin(provider, "hang /dev/null")
@@ -185,12 +181,14 @@ async def test_its_death_in_the_middle_of_a_reply_is_named_and_the_next_request_
     assert LiteLLMProcess.shared().pid != pid
 
 
-async def test_its_last_words_are_told(stand_in: Path, provider: LiteLLMProvider) -> None:
+async def test_litellm_process_error_contains_its_last_output(
+    stand_in: Path, provider: LiteLLMProvider
+) -> None:
     with pytest.raises(CutStream, match="ended with exit code 7: the last words"):
         await hear(provider, ask("die"))
 
 
-async def test_its_death_while_it_loads_is_named(
+async def test_litellm_process_dying_during_import_is_reported(
     fresh: None, tmp_path: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(plant(tmp_path, "import os; os.kill(os.getpid(), 9)")))
@@ -212,7 +210,7 @@ async def test_a_litellm_that_cannot_be_loaded_says_why_and_is_not_tried_again(
 
 
 @pytest.mark.slow
-async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
+async def test_litellm_process_ends_when_idle_and_restarts(
     stand_in: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 0.3)
@@ -239,7 +237,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("loads", ["", "import time; time.sleep(1_000)", "while True: pass"])
 @pytest.mark.parametrize("then", ["await asyncio.sleep(1_000)", "pass"], ids=["killed", "left"])
-def test_it_goes_with_the_app_also_while_litellm_loads(
+def test_litellm_process_ends_with_the_app_during_import(
     stand_in: Path, loads: str, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loads:

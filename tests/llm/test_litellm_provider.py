@@ -63,7 +63,7 @@ async def test_refused_signatures_are_left_out_of_that_request_only(claude, llm)
     assert ["thinking" in sent.body for sent in llm.requests] == [True, False, True]
 
 
-async def test_another_models_thinking_stays_at_home(claude, llm):
+async def test_litellm_sends_no_thinking_of_another_model(claude, llm):
     llm.script("done")
     await hear(claude, ask(model=CLAUDE, messages=looked("anthropic/claude-opus-4-5")))
     assert [block["type"] for block in llm.requests[0].messages[1]["content"]] == ["text", "tool_use"]
@@ -146,7 +146,7 @@ KNOWN_PTH = {
 }
 
 
-def test_no_package_brought_a_file_that_python_runs_at_every_start():
+def test_environment_has_no_unexpected_pth_file():
     """Malicious uploads of litellm came with such a file: it runs without anything being imported."""
     folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
     found = {path.name for folder in folders for path in folder.glob("*.pth")}

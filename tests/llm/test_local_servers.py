@@ -55,7 +55,7 @@ async def test_the_servers_that_answer_are_found_with_their_models(
         b"",
     ],
 )
-async def test_another_program_at_the_port_is_left_out(
+async def test_local_server_search_ignores_other_programs(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 0.3)

@@ -102,7 +102,7 @@ def test_the_settings_say_what_is_spoken_at_an_address(protocol: Any, kind: type
     assert type(create_provider("lab/qwen3", Settings(providers={"lab": lab}), NONE)) is kind
 
 
-def test_one_provider_can_be_sent_through_litellm() -> None:
+def test_provider_setting_forces_litellm() -> None:
     gateway = ProviderSettings(api_base="http://127.0.0.1:1", protocol="litellm")
     settings = Settings(providers={"gemini": gateway})
     assert type(create_provider("gemini/gemini-2.5-pro", settings, NONE)) is LiteLLMProvider
@@ -221,7 +221,7 @@ def test_an_unknown_model_is_explained_with_the_nearest_names() -> None:
     assert "crushpy models" in explain_unknown("@@@@@")
 
 
-def test_only_openais_own_hosts_count_as_official() -> None:
+def test_official_hosts_are_openais_alone() -> None:
     assert is_official("")
     assert is_official("https://eu.api.openai.com/v1")
     assert not is_official("https://api.openai.com.evil.example/v1")
@@ -235,7 +235,7 @@ def test_the_model_of_the_settings_goes_before_every_key() -> None:
     assert default_model(Settings(model="lab/x"), {"OPENAI_API_KEY": "k"}) == "lab/x"
 
 
-def test_without_a_setting_the_keys_decide() -> None:
+def test_default_model_follows_the_keys_without_a_setting() -> None:
     assert default_model(Settings(), {"OPENAI_API_KEY": "k"}).startswith("openai/")
     assert default_model(Settings(), {"GOOGLE_API_KEY": "k"}).startswith("gemini/")
     both = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
@@ -248,7 +248,7 @@ def test_a_key_under_a_name_of_the_users_own_counts_too() -> None:
 
 
 @pytest.mark.parametrize("environ", [NONE, {"OPENAI_API_KEY": ""}])
-def test_without_any_key_it_is_the_demo(environ: dict[str, str]) -> None:
+def test_default_model_is_the_demo_without_a_key(environ: dict[str, str]) -> None:
     assert default_model(Settings(), environ) == catalog.DEMO
 
 

@@ -65,7 +65,7 @@ async def test_encrypted_reasoning_is_asked_for_kept_whole_and_sent_back(provide
     assert sent["input"][1] == REASONING
 
 
-def test_another_models_reasoning_stays_at_home() -> None:
+def test_reasoning_is_not_sent_to_another_model() -> None:
     sent = body(ask(model=MODEL, messages=looked("openai/gpt-5.6")))
     assert kinds(sent) == ["user", "assistant", "function_call", "function_call_output"]
 

@@ -18,12 +18,12 @@ from crushpy.llm.errors import (
 
 
 @pytest.mark.parametrize("kind", [RateLimited, Unavailable, TimedOut, CutStream, EmptyReply])
-def test_what_may_pass_is_tried_again(kind):
+def test_temporary_errors_are_retried(kind):
     assert retry_delay(kind("x"), 1, 0.5) is not None
 
 
 @pytest.mark.parametrize("kind", [AuthenticationFailed, BadRequest, ContextOverflow])
-def test_what_cannot_get_better_is_not_tried_again(kind):
+def test_permanent_errors_are_not_retried(kind):
     assert retry_delay(kind("x"), 1, 0.5) is None
 
 
@@ -36,7 +36,7 @@ def test_waits_grow_are_spread_and_stay_below_the_cap(monkeypatch):
     assert retry_delay(Unavailable("x"), 5, 1.0) == MAX_RETRY_DELAY_S
 
 
-def test_there_is_an_end_to_it():
+def test_retries_end():
     assert retry_delay(Unavailable("x"), MAX_ATTEMPTS - 1, 0.5) is not None
     assert retry_delay(Unavailable("x"), MAX_ATTEMPTS, 0.5) is None
 

@@ -129,7 +129,7 @@ def test_a_client_that_hangs_up_is_noticed(llm):
     assert llm.requests[0].closed_early
 
 
-def test_many_clients_are_served_at_once(llm):
+def test_scripted_server_serves_many_clients(llm):
     llm.always(Stall(Reply(text="ok")))
     answers: list[bytes] = []
 

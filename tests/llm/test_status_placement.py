@@ -89,7 +89,7 @@ def test_each_provider_gets_the_status_once_and_last(
 
 
 @pytest.mark.xdist_group("litellm")
-def test_for_claude_the_status_is_inside_the_last_tool_result_and_after_the_last_cache_mark(
+def test_status_for_claude_is_inside_the_last_tool_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     body = received(request("anthropic/claude-sonnet-4-5", after_tool=True), monkeypatch)
@@ -100,7 +100,7 @@ def test_for_claude_the_status_is_inside_the_last_tool_result_and_after_the_last
     assert "cache_control" in json.dumps(body["system"])
 
 
-def test_what_the_user_chose_and_what_was_learnt_goes_before_the_providers_habit() -> None:
+def test_status_placement_prefers_setting_then_learnt() -> None:
     assert chosen_placement("openai/x", Settings()) == ""
     assert usual_placement("openai/x", Settings()) == "message"
     assert usual_placement("anthropic/x", Settings()) == "append"

@@ -52,7 +52,7 @@ def test_counts_are_exact_offline_once_the_vocabulary_is_loaded() -> None:
     assert done.stdout.splitlines() == ["(3, False)", "(2, True)"] * 2, done.stderr
 
 
-def test_without_the_vocabulary_a_token_stays_four_bytes_and_nothing_is_downloaded() -> None:
+def test_tokens_are_four_bytes_without_the_vocabulary() -> None:
     done = run(
         """
         import pathlib, tempfile

@@ -18,7 +18,7 @@ searching = pytest.mark.parametrize("kind", [anthropic, gemini, responses])
 
 
 @searching
-async def test_it_is_offered_only_if_the_request_says_so(kind: str, under: Under, llm: ScriptedLLM) -> None:
+async def test_web_search_is_offered_only_on_request(kind: str, under: Under, llm: ScriptedLLM) -> None:
     llm.script("No.", "Yes.")
     await hear(under.provider(), under.ask())
     await hear(under.provider(), msgspec.structs.replace(under.ask(), web_search=True))
@@ -47,7 +47,7 @@ async def test_a_page_that_the_text_itself_names_is_not_cited_again(under: Under
 
 
 @searching
-async def test_only_pages_are_linked(under: Under, llm: ScriptedLLM) -> None:
+async def test_citations_link_only_web_pages(under: Under, llm: ScriptedLLM) -> None:
     llm.script(Reply("Run it.", source=("javascript:alert(1)", "x")))
     assert (await hear(under.provider(), under.ask())).text == "Run it."
 

@@ -44,7 +44,7 @@ def test_the_same_reason_is_said_once_of_all_it_holds_for() -> None:
 # --- defaults -------------------------------------------------------------------------------------------
 
 
-def test_without_rules_commands_hosts_and_writes_ask_and_the_rest_runs() -> None:
+def test_commands_hosts_and_writes_ask_without_rules() -> None:
     assert judge(Access("todos", "none")).verdict == "allow"
     assert judge(Access("view", "path", "/nowhere/work/a")).verdict == "allow"
     assert judge(Access("view", "path", "/nowhere/else")).verdict == "ask"
@@ -98,7 +98,7 @@ def test_reasons_name_the_rule_or_what_is_not_covered() -> None:
         ("fetch(::1)", "[::1]:80", "allow"),
     ],
 )
-def test_which_hosts_a_rule_covers(rule: str, host: str, verdict: str) -> None:
+def test_host_rule_covers_its_hosts(rule: str, host: str, verdict: str) -> None:
     assert judge(Access("fetch", "host", host), allow=(rule,)).verdict == verdict
     assert judge(Access("fetch", "host", host), deny=(rule,)).verdict == (
         "deny" if verdict == "allow" else "ask"
@@ -144,7 +144,7 @@ def test_which_hosts_a_rule_covers(rule: str, host: str, verdict: str) -> None:
         ("echo > $x", []),
     ],
 )
-def test_what_is_suggested(command: str, suggested: list[str]) -> None:
+def test_suggested_rules_are_as_expected(command: str, suggested: list[str]) -> None:
     assert list(judge(bash(command)).suggested) == suggested
 
 
@@ -270,7 +270,7 @@ def rule_set(allow: list[str], ask: list[str], deny: list[str]) -> RuleSet:
 
 
 @given(accesses, rule_lists, rule_lists, rule_lists, st.sampled_from(RULES), st.booleans())
-def test_another_deny_or_ask_never_loosens_and_another_allow_never_tightens(
+def test_added_deny_never_loosens_and_added_allow_never_tightens(
     touched: list[Access], allow: list[str], ask: list[str], deny: list[str], more: str, yolo: bool
 ) -> None:
     def strictness(rules: RuleSet) -> int:
@@ -283,7 +283,7 @@ def test_another_deny_or_ask_never_loosens_and_another_allow_never_tightens(
 
 
 @given(accesses, rule_lists, rule_lists, rule_lists, st.randoms(use_true_random=False), st.booleans())
-def test_neither_the_order_of_rules_nor_that_of_layers_matters(
+def test_decision_is_independent_of_rule_order(
     touched: list[Access],
     allow: list[str],
     ask: list[str],
@@ -304,7 +304,7 @@ def test_neither_the_order_of_rules_nor_that_of_layers_matters(
 
 
 @given(accesses, rule_lists, rule_lists, rule_lists)
-def test_what_is_suggested_always_suffices_and_is_never_any_command(
+def test_suggested_rule_suffices_and_never_allows_everything(
     touched: list[Access], allow: list[str], ask: list[str], deny: list[str]
 ) -> None:
     rules = rule_set(allow, ask, deny)
@@ -317,7 +317,7 @@ def test_what_is_suggested_always_suffices_and_is_never_any_command(
 
 
 @given(st.text(st.sampled_from("abrm -$()'\"`;|&<>{}[]*?=\\\n#!~x/.,:@+"), max_size=25), st.booleans())
-def test_no_command_makes_a_decision_fail(command: str, yolo: bool) -> None:
+def test_decision_never_fails_for_any_command(command: str, yolo: bool) -> None:
     rules = RuleSet.from_strings(["bash(a)", "write(b)"], ["bash(b)"], ["bash(rm)", "bash(a b)"])
     decide([bash(command)], rules, WORKSPACE, yolo=yolo)
 

@@ -35,7 +35,7 @@ def test_going_where_nothing_gives_orders_needs_no_rule(command: str, tmp_path: 
 @pytest.mark.parametrize(
     "command", ["cd src && make", "cd src; pytest", "cd src/.. && cd src && make", "cd src && ls && make"]
 )
-def test_what_takes_orders_from_its_folder_asks_in_another_one(command: str, tmp_path: Path) -> None:
+def test_program_configured_by_its_folder_asks_in_an_added_folder(command: str, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     assert verdict(command, tmp_path) == "ask"
 

@@ -88,7 +88,7 @@ def test_a_link_cannot_hide_what_is_denied(workspace: Path) -> None:
         ("view(src/**)", "src/a", False),
     ],
 )
-def test_what_a_path_pattern_covers(rule: str, path: str, covered: bool, workspace: Path) -> None:
+def test_path_pattern_covers_its_paths(rule: str, path: str, covered: bool, workspace: Path) -> None:
     assert judge("write", path, workspace, rule).verdict == ("allow" if covered else "ask")
 
 
@@ -120,7 +120,7 @@ def test_a_tilde_in_a_pattern_is_the_home_folder(workspace: Path) -> None:
         *(".zed/tasks.json", ".husky/pre-commit", ".agents/hooks.json", ".cursor/mcp.json"),
     ],
 )
-def test_only_a_rule_that_spells_it_covers_what_steers_other_programs(path: str, workspace: Path) -> None:
+def test_guarded_paths_need_a_rule_that_names_them(path: str, workspace: Path) -> None:
     for rule in ("write(**)", "write", "write(/**)", "write(*config*)", f"write({workspace}/**)"):
         assert judge("write", path, workspace, rule).verdict == "ask", rule
     (suggested,) = judge("write", path, workspace).suggested
@@ -147,7 +147,7 @@ names = st.text(st.sampled_from("ab.*?[]!#~\\ ()'\"$-"), min_size=1, max_size=8)
 
 
 @given(st.sampled_from(FILE_TOOLS), st.lists(names, min_size=1, max_size=3), st.booleans())
-def test_what_is_suggested_covers_the_path(tool: str, parts: list[str], outside: bool) -> None:
+def test_suggested_rule_covers_the_path(tool: str, parts: list[str], outside: bool) -> None:
     workspace = Path("/nowhere/work")
     path = Path("/elsewhere" if outside else workspace, *parts)
     decision = judge(tool, path, workspace)
@@ -160,7 +160,7 @@ def test_what_is_suggested_covers_the_path(tool: str, parts: list[str], outside:
 
 
 @given(st.text(st.sampled_from("ab/.*?[]!#~\\-^"), min_size=1, max_size=10))
-def test_no_pattern_makes_a_decision_fail(pattern: str) -> None:
+def test_decision_never_fails_for_any_pattern(pattern: str) -> None:
     workspace = Path("/nowhere/work")
     try:
         rules = RuleSet.from_strings([f"write({pattern})"], [f"write({pattern})"], [f"write({pattern})"])

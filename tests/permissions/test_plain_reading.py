@@ -297,7 +297,7 @@ def test_a_plain_reader_runs_unasked(project: Path) -> None:
         assert decision.verdict == "allow", (command, decision.reason)
 
 
-def test_what_does_more_than_read_the_workspace_asks(project: Path) -> None:
+def test_command_that_does_more_than_read_asks(project: Path) -> None:
     assert [command for command in ASKED if judge(command, project).verdict != "ask"] == []
 
 
@@ -313,7 +313,7 @@ def test_changing_with_git_asks_in_a_trusted_project_too(command: str, project: 
     assert judge(command, project, ExecutionContext(trusted=True)).verdict == "ask"
 
 
-def test_no_known_way_round_the_rules_passes_for_reading(project: Path) -> None:
+def test_known_evasions_do_not_pass_as_reading(project: Path) -> None:
     trusted = ExecutionContext(trusted=True)
     let_through = [
         command for command in attacks.ATTACKS if judge(command, project, trusted).verdict == "allow"

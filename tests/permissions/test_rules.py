@@ -79,7 +79,7 @@ def test_a_bad_rule_is_named_with_what_is_wrong_and_the_way_out(text: str, says:
         "bash(xargs -0)",
     ],
 )
-def test_no_allow_rule_means_any_shell_command(text: str) -> None:
+def test_allow_rule_for_any_shell_command_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="any shell command") as caught:
         RuleSet.from_strings(allow=[text])
     assert "--yolo" in caught.value.hint
@@ -99,7 +99,7 @@ def test_the_names_of_the_tools_can_be_given() -> None:
 @pytest.mark.parametrize(
     ("declared", "pattern"), [("path", "src/a.py"), ("host", "example.com"), ("command", "git log")]
 )
-def test_what_is_suggested_for_a_tool_nobody_named_here_can_be_read(
+def test_suggested_rule_for_an_unknown_tool_can_be_parsed(
     declared: Kind, pattern: str, workspace: Path
 ) -> None:
     tools = {**TOOLS, "paint": ToolAccess(declared, writes=True)}

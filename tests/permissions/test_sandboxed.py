@@ -187,7 +187,7 @@ def judge(
 
 
 @pytest.mark.parametrize("command", FREE)
-def test_what_reads_or_builds_inside_runs_unasked_and_gets_nothing_more(command: str, project: Path) -> None:
+def test_sandboxed_reading_and_building_runs_without_grants(command: str, project: Path) -> None:
     decision = judge(command, project)
     assert (decision.verdict, decision.needs) == ("allow", Privileges()), decision.reason
 
@@ -197,7 +197,7 @@ def test_changing_what_is_there_asks_as_the_file_tools_do(command: str, project:
     assert judge(command, project).verdict == "ask"
 
 
-def test_what_allows_edits_allows_them_to_commands_too(project: Path) -> None:
+def test_edits_mode_allows_writes_by_commands(project: Path) -> None:
     edits = in_mode("edits", RuleSet())
     for command in ("rm a.py", "sed -i s/a/b/ src/b.py", "echo x > a.py"):
         access = Access("bash", "command", command, writes=True)
@@ -206,7 +206,7 @@ def test_what_allows_edits_allows_them_to_commands_too(project: Path) -> None:
     assert judge("rm a.py", project, allow=("write(./a.py)",)).verdict == "allow"
 
 
-def test_in_plan_mode_the_sandbox_allows_nothing_more(project: Path) -> None:
+def test_plan_mode_allows_no_more_in_a_sandbox(project: Path) -> None:
     plan = in_mode("plan", RuleSet())
     for command, verdict in (("make", "deny"), ("touch new", "deny"), ("ls", "allow")):
         access = Access("bash", "command", command, writes=True)
@@ -287,7 +287,7 @@ def test_the_network_is_asked_for_by_host(command: str, project: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ANY_HOST)
-def test_where_no_host_is_known_the_whole_network_is_asked_for(command: str, project: Path) -> None:
+def test_whole_network_is_asked_for_when_no_host_is_known(command: str, project: Path) -> None:
     decision = judge(command, project)
     assert decision.verdict == "ask" and decision.needs.network
     assert "needs network access" in decision.reason
@@ -295,7 +295,7 @@ def test_where_no_host_is_known_the_whole_network_is_asked_for(command: str, pro
     assert judge(command, project, allow=("network(example.com)",)).verdict == "ask"
 
 
-def test_what_is_granted_holds_for_every_command(project: Path) -> None:
+def test_grant_holds_for_every_command(project: Path) -> None:
     guard = ExecutionContext(sandbox="bubblewrap", write=("/opt/data",))
     allow = ("network(*.example.com)", "network(pypi.org)", "write(/opt/more/**)")
     decision = judge("make", project, guard=guard, allow=allow)
@@ -331,7 +331,7 @@ def test_a_rule_for_git_opens_the_repository_to_git_alone(project: Path) -> None
     assert beside.verdict == "ask"
 
 
-def test_no_known_way_round_the_rules_gets_what_only_a_rule_grants(project: Path) -> None:
+def test_known_evasions_get_no_grant(project: Path) -> None:
     for command in attacks.ATTACKS:
         decision = judge(command, project, allow=attacks.ALLOW)
         if decision.verdict == "allow":
@@ -357,7 +357,7 @@ def test_writing_outside_asks_for_the_folder(command: str, project: Path) -> Non
 # --- what the agent asks for ------------------------------------------------------------------------------
 
 
-def test_what_the_agent_asks_for_is_granted_by_rules_or_asked_about(project: Path) -> None:
+def test_requested_privileges_need_a_rule_or_an_answer(project: Path) -> None:
     needs = Privileges(hosts=("pypi.org",), write=("/opt/x",))
     decision = judge("make deps", project, needs=needs)
     assert decision.reason == "needs network access: pypi.org; writes /opt/x"
@@ -370,7 +370,7 @@ def test_what_the_agent_asks_for_is_granted_by_rules_or_asked_about(project: Pat
     assert whole.verdict == "ask" and whole.suggested == ()
 
 
-def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> None:
+def test_yolo_grants_only_what_a_command_needs(project: Path) -> None:
     decision = judge("git push && cp a.py /opt/", project, yolo=True)
     assert decision.verdict == "allow"
     assert decision.needs == Privileges(hosts=("github.com",), write=("/opt",), git=True)
@@ -378,7 +378,7 @@ def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> N
     assert judge("git push", project, yolo=True, deny=("network",)).verdict == "deny"
 
 
-def test_why_it_asks_is_a_sentence() -> None:
+def test_reason_of_a_question_is_a_sentence() -> None:
     said = explain_call((), "needs network access: pypi.org; writes /opt/x")
     assert said.startswith("It asks because it needs network access: pypi.org; it writes /opt/x.")
 

@@ -35,7 +35,7 @@ def test_denied(command: str, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("command", table.NOT_LITERAL)
-def test_no_rule_decides_about_a_line_that_is_not_literal(command: str, workspace: Path) -> None:
+def test_rules_do_not_cover_non_literal_lines(command: str, workspace: Path) -> None:
     rules = RuleSet.from_strings(allow=table.ALLOW)
     decision = judge(command, workspace, rules)
     assert decision.verdict == "ask"
@@ -51,14 +51,14 @@ def test_yolo_allows_what_no_deny_rule_can_apply_to(workspace: Path) -> None:
         assert judge(command, workspace, yolo=True).verdict == ("allow" if literal else "ask"), command
 
 
-def test_what_is_suggested_lets_the_command_through(workspace: Path) -> None:
+def test_suggested_rule_allows_the_command(workspace: Path) -> None:
     for command in table.ASKED:
         if suggested := judge(command, workspace).suggested:
             rules = RULES + RuleSet.from_strings(allow=suggested)
             assert judge(command, workspace, rules).verdict == "allow", command
 
 
-def test_no_known_way_round_the_rules_runs_without_a_question(workspace: Path) -> None:
+def test_known_evasions_ask(workspace: Path) -> None:
     rules = RuleSet.from_strings(allow=attacks.ALLOW)
     let_through = [
         command for command in attacks.ATTACKS if judge(command, workspace, rules).verdict == "allow"

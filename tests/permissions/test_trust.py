@@ -52,7 +52,7 @@ def test_the_disk_the_home_folder_and_what_holds_it_are_refused(paths: Paths) ->
     assert trusted(paths) == []
 
 
-def test_what_is_no_folder_is_refused(paths: Paths, workspace: Path) -> None:
+def test_trust_refuses_what_is_not_a_folder(paths: Paths, workspace: Path) -> None:
     (workspace / "file").touch()
     for path in (workspace / "file", workspace / "missing"):
         with pytest.raises(UsageError, match="not a folder"):

@@ -62,7 +62,7 @@ async def test_a_cache_that_is_not_executed_is_kept(each_sandbox: Sandbox, scene
 
 
 @pytest.mark.parametrize("of_project", [False, True])
-async def test_nothing_is_left_in_a_home_that_had_none(
+async def test_caches_are_not_created_in_a_home_without_them(
     each_sandbox: Sandbox,
     scene: Path,
     home: Path,

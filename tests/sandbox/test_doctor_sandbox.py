@@ -34,7 +34,7 @@ def test_every_way_out_is_tried_and_held_and_nothing_is_left(cli: Cli, home: Pat
     assert [path.name for path in Path.home().iterdir() if path.name.startswith(".crushpy")] == []
 
 
-def test_without_bubblewrap_it_says_so_and_the_other_one_holds_as_much(cli: Cli, tmp_path: Path) -> None:
+def test_doctor_tests_landlock_when_bubblewrap_is_missing(cli: Cli, tmp_path: Path) -> None:
     done = cli("doctor", "--sandbox", env={"CRUSHPY_BUBBLEWRAP": str(tmp_path / "missing")})
     assert "bubblewrap does not work here" in done.stdout
     if "tried in landlock" in done.stdout:

@@ -54,7 +54,7 @@ def test_turned_off_is_said() -> None:
     assert "sandbox.mode" in found.why_not
 
 
-def test_without_a_bubblewrap_on_the_path_the_bundled_one_is_used(bundled: str) -> None:
+def test_bundled_bubblewrap_is_used_when_none_is_on_the_path(bundled: str) -> None:
     found = find_sandbox()
     assert (found.name, found.program) == ("bubblewrap", bundled)
     assert Path(bundled).is_relative_to(sys.prefix)
@@ -79,7 +79,7 @@ def test_a_newer_one_of_the_system_is_used_if_it_works(
     assert find_sandbox().program == bundled, "one that fails is passed over"
 
 
-def test_one_in_a_relative_folder_of_the_path_is_not_run(
+def test_bubblewrap_in_a_relative_path_entry_is_not_run(
     bundled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "bin", FAILING.format(version="99.1"), monkeypatch)
@@ -88,7 +88,7 @@ def test_one_in_a_relative_folder_of_the_path_is_not_run(
     assert bubblewrap_programs() == [bundled]
 
 
-def test_one_that_does_not_work_here_says_its_own_reason(
+def test_broken_bubblewrap_is_reported_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = put(tmp_path / "bin", FAILING.format(version="1.0"), monkeypatch)
@@ -100,7 +100,7 @@ def test_one_that_does_not_work_here_says_its_own_reason(
 
 
 @pytest.mark.slow
-def test_where_user_namespaces_are_forbidden_landlock_is_left(
+def test_landlock_is_used_when_user_namespaces_are_forbidden(
     bundled: str, in_shell: InShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", os.defpath)
@@ -126,7 +126,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seccomp is Linux's")
-def test_with_no_sandbox_at_all_the_first_question_about_a_command_says_why(
+def test_first_question_says_why_there_is_no_sandbox(
     start: Start, llm: ScriptedLLM, tmp_path: Path, workspace: Path
 ) -> None:
     llm.script(

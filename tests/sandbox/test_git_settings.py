@@ -82,9 +82,7 @@ async def test_a_setting_that_runs_programs_is_taken_back_and_said(
     assert "put back" not in (await bash(context, "git status", GIT)).text
 
 
-async def test_what_the_user_set_stays_and_is_no_reason_to_take_anything_back(
-    context: CallContext, workspace: Path
-) -> None:
+async def test_users_git_settings_stay(context: CallContext, workspace: Path) -> None:
     subprocess.run(["git", "-C", str(workspace), "config", "core.editor", "vi"], check=True)
     outcome = await bash(context, "git config user.name me", GIT)
     assert "put back" not in outcome.text

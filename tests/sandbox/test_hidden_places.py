@@ -69,7 +69,7 @@ async def read_all(workspace: Path, user: Path, home: Path, sandbox: Sandbox) ->
 
 
 @pytest.mark.slow
-def test_no_command_reads_any_of_them(readable: str) -> None:
+def test_hidden_places_are_unreadable_to_commands(readable: str) -> None:
     assert [name for name in IN_HOME if f"{SECRET} {name.replace('*', 'some')}\n" in readable] == []
 
 
@@ -158,7 +158,7 @@ async def test_variables_outside_the_workspace_are_hidden_and_one_can_be_opened(
     assert sorted(read) == [".env is read", "a/.env.example is read", "a/.env.example is read"]
 
 
-def test_those_nearest_to_the_workspace_are_found_first(tmp_path: Path) -> None:
+def test_hidden_places_nearest_to_the_workspace_are_found_first(tmp_path: Path) -> None:
     """The whole machine as home folder: the search ends long before all of it was seen."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -38,7 +38,7 @@ def workspace(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-async def test_it_writes_in_the_workspace_and_nowhere_else(workspace: Path, home: Path) -> None:
+async def test_sandboxed_command_writes_only_in_the_workspace(workspace: Path, home: Path) -> None:
     async with confined(workspace, home) as context:
         outcome = await bash(context, "touch here ../outside ~/outside /etc/outside; ls")
     assert (workspace / "here").exists()
@@ -55,7 +55,7 @@ async def test_secrets_are_not_there(workspace: Path, home: Path) -> None:
         assert secret not in outcome.text.replace("/.ssh/id_rsa", "")
 
 
-async def test_there_is_no_network_but_loopback_of_its_own(workspace: Path, home: Path) -> None:
+async def test_sandboxed_command_has_only_its_own_loopback(workspace: Path, home: Path) -> None:
     serve = f"{sys.executable} -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 &"
     fetch = (
         f"{sys.executable} -c 'import time, urllib.request as u\n"
@@ -122,7 +122,7 @@ async def test_a_worktree_and_a_subfolder_of_a_repository_are_protected_too(
 
 
 @pytest.mark.parametrize("name", [".envrc", ".crushpy/config.toml", ".vscode/tasks.json"])
-async def test_what_would_run_by_itself_is_put_aside_and_said(workspace: Path, home: Path, name: str) -> None:
+async def test_files_that_run_by_themselves_are_put_aside(workspace: Path, home: Path, name: str) -> None:
     async with confined(workspace, home) as context:
         made = await bash(context, f"mkdir -p {Path(name).parent}; echo planted > {name}")
         assert "was moved to" in made.text
@@ -136,9 +136,7 @@ async def test_what_would_run_by_itself_is_put_aside_and_said(workspace: Path, h
     assert (workspace / name).read_text() == "the user's own\n"
 
 
-async def test_what_other_agents_and_shells_run_by_themselves_is_put_aside(
-    workspace: Path, home: Path
-) -> None:
+async def test_files_run_by_other_agents_and_shells_are_put_aside(workspace: Path, home: Path) -> None:
     names = (
         ".agents/hooks.json",
         ".cursor/mcp.json",
@@ -152,7 +150,7 @@ async def test_what_other_agents_and_shells_run_by_themselves_is_put_aside(
             assert "was moved to" in made.text and not (workspace / name).exists(), name
 
 
-async def test_what_crushpy_itself_writes_in_the_workspace_is_left_where_it_is(workspace: Path) -> None:
+async def test_files_written_by_crushpy_are_not_put_aside(workspace: Path) -> None:
     own = workspace / ".crushpy"  # as in a home folder that is the workspace
     async with confined(workspace, own) as context:
         running = asyncio.create_task(bash(context, "touch begun; until test -e go; do sleep 0.02; done"))
@@ -167,7 +165,7 @@ async def test_what_crushpy_itself_writes_in_the_workspace_is_left_where_it_is(w
     assert not (own / "hooks.json").exists()
 
 
-async def test_one_tmp_for_commands_and_file_tools_and_none_of_the_hosts(workspace: Path, home: Path) -> None:
+async def test_commands_and_file_tools_share_a_private_tmp(workspace: Path, home: Path) -> None:
     async with confined(workspace, home) as context:
         listed = await bash(context, "echo from a command > /tmp/note; ls /tmp")
         assert "note" in listed.text.split()
@@ -261,9 +259,7 @@ async def test_the_whole_system_as_workspace_stays_read_only(home: Path) -> None
     assert not Path("/x").exists()
 
 
-async def test_what_only_the_user_has_in_tmp_is_outside_and_judged_so(
-    workspace: Path, home: Path, tmp_path: Path
-) -> None:
+async def test_users_files_in_tmp_count_as_outside(workspace: Path, home: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "error.log"
     theirs.write_text("what went wrong\n")
     async with confined(workspace, home) as context:

@@ -187,7 +187,7 @@ ATTACKS = {
 }
 
 
-async def test_no_file_becomes_one_that_runs_as_its_owner(scene: Scene) -> None:
+async def test_commands_cannot_make_setuid_files(scene: Scene) -> None:
     script = (
         "import os\nfor make in (lambda: os.open('a', os.O_CREAT | os.O_WRONLY, 0o4755),"
         " lambda: os.mknod('b', 0o102755), lambda: os.chmod('file.txt', 0o6755)):\n"
@@ -244,7 +244,9 @@ async def test_repositories_in_other_writable_folders_are_compared(scene: Scene)
     assert "was restored" not in await scene.attack(f"cd {other}; echo x > made; git add -A", needs)
 
 
-async def test_too_many_folders_are_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_search_for_repositories_reports_too_many_folders(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("crushpy.sandbox.protected_files._MAX_FOLDERS", 5)
     assert "only the first 5 folders" in await scene.attack("true")
     assert "only the first" not in await scene.attack("true")
@@ -320,7 +322,9 @@ def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kin
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ATTACKS if ALL else ["fsmonitor", "in the background"])
-async def test_without_a_sandbox_it_is_said(workspace: Path, tmp_path: Path, name: str) -> None:
+async def test_changed_git_settings_are_reported_without_a_sandbox(
+    workspace: Path, tmp_path: Path, name: str
+) -> None:
     scene = Scene(workspace, tmp_path / "crushpy", Sandbox("none"))
     try:
         prepare(scene, name)

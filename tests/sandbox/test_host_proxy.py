@@ -155,7 +155,7 @@ async def test_tls_that_names_another_server_is_ended_before_a_byte_goes_out(
     ],
     ids=["ssh", "http", "empty-record", "other-handshake"],
 )
-async def test_what_is_no_tls_is_ended(tmp_path: Path, words: bytes) -> None:
+async def test_proxy_ends_connections_without_tls(tmp_path: Path, words: bytes) -> None:
     async with site() as found, proxy(tmp_path, "localhost") as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
         answered = await talk(tmp_path, connect, words)
@@ -196,7 +196,7 @@ def test_the_first_words_of_tls_are_read_however_they_are_cut() -> None:
 
 @pytest.mark.slow
 @given(st.binary(max_size=200), st.integers(0, 600), st.binary(max_size=4))
-def test_no_bytes_make_the_reader_stumble(noise: bytes, at: int, change: bytes) -> None:
+def test_proxy_reader_survives_any_bytes(noise: bytes, at: int, change: bytes) -> None:
     whole = hello_for("a.example")
     for data in (noise, b"\x16\x03\x01" + noise, whole[:at] + change + whole[at + len(change) :]):
         try:
@@ -279,7 +279,7 @@ async def test_a_body_is_passed_on(tmp_path: Path, framing: str) -> None:
         *("other-host", "other-host-plain", "lookalike", "address", "number"),
     ],
 )
-async def test_other_requests_are_refused(tmp_path: Path, request_: bytes, status: int) -> None:
+async def test_proxy_refuses_other_requests(tmp_path: Path, request_: bytes, status: int) -> None:
     async with proxy(tmp_path, "localhost") as through:
         answered = await talk(tmp_path, request_)
         assert answered.startswith(f"HTTP/1.1 {status} ".encode()), answered
@@ -349,7 +349,7 @@ async def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
         ("* !10.0.0.1", "10.0.0.1:5", False),
     ],
 )
-def test_what_entries_allow(entry: str, wanted: str, allowed: bool) -> None:
+def test_proxy_entries_allow_their_hosts(entry: str, wanted: str, allowed: bool) -> None:
     found = read_host_port(wanted)
     assert found is not None
     assert HostList(entry.split()).allows(found) == allowed
@@ -383,7 +383,7 @@ async def test_the_socket_is_the_owners_alone_and_its_path_may_be_long(tmp_path:
         HostProxy(()).start(tmp_path / "gone" / "proxy")
 
 
-async def test_no_connection_outlives_the_proxy(tmp_path: Path) -> None:
+async def test_proxy_closes_its_connections(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     async with site() as found:
         async with proxy(tmp_path, "localhost"):

@@ -45,7 +45,7 @@ def listeners(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         yield places
 
 
-async def test_no_socket_of_the_host_is_reached(
+async def test_host_sockets_are_unreachable(
     listeners: dict[str, str], workspace: Path, tmp_path: Path
 ) -> None:
     for place in listeners.values():  # were they dead, the rest would prove nothing

@@ -54,7 +54,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-async def test_it_writes_in_the_workspace_and_its_own_tmp_and_nowhere_else(scene: Path, home: Path) -> None:
+async def test_landlock_command_writes_only_in_workspace_and_tmp(scene: Path, home: Path) -> None:
     async with confined(scene, home) as context:
         outcome = await bash(
             context,
@@ -91,7 +91,7 @@ async def test_secrets_are_refused_and_the_rest_is_read(scene: Path, home: Path)
 @pytest.mark.parametrize(
     "kind", ["AF_INET, socket.SOCK_STREAM", "AF_INET6, socket.SOCK_DGRAM", "AF_UNIX, socket.SOCK_STREAM"]
 )
-async def test_no_socket_can_be_made(scene: Path, home: Path, kind: str) -> None:
+async def test_landlock_command_cannot_make_sockets(scene: Path, home: Path, kind: str) -> None:
     async with confined(scene, home) as context:
         refused = await bash(context, f"{PYTHON} -c 'import socket; socket.socket(socket.{kind})'")
         assert "Network is unreachable" in refused.text and "needs.network" in refused.text
@@ -117,7 +117,7 @@ async def test_the_network_is_whole_or_not_at_all_and_sockets_of_the_host_stay_o
             assert "not supported" in (await bash(context, local, Privileges(network=True))).text
 
 
-async def test_there_are_no_capabilities_and_no_way_back_to_them(scene: Path, home: Path) -> None:
+async def test_landlock_command_has_no_capabilities(scene: Path, home: Path) -> None:
     async with confined(scene, home) as context:
         shown = await bash(context, "grep -E 'Cap(Eff|Prm|Bnd|Amb)|NoNewPrivs|Seccomp:' /proc/self/status")
     fields = dict(line.split(":\t") for line in shown.text.splitlines())
@@ -206,7 +206,7 @@ async def test_a_missing_protection_asks_and_is_named(
 
 
 @pytest.mark.slow
-async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Path, home: Path) -> None:
+async def test_landlock_restores_protected_files_after_a_command(scene: Path, home: Path) -> None:
     def look() -> dict[str, str]:
         kept = [path for path in scene.rglob("*") if ".git" in path.parts or path.name == ".envrc"]
         return {str(path): path.read_bytes().hex() for path in kept if path.is_file()}

@@ -51,9 +51,7 @@ def test_a_daemon_that_a_successful_command_left_ends_with_the_run(
     assert not marked(mark)
 
 
-def test_what_a_crushpy_inside_a_command_started_ends_with_that_command(
-    start: Start, llm: ScriptedLLM, workspace: Path
-) -> None:
+def test_nested_crushpy_ends_with_its_command(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     mark = seconds(4)
     (workspace / "inner.py").write_text(
         "import asyncio, pathlib\n"

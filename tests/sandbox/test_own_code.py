@@ -37,13 +37,13 @@ def all_attempts(root: Path, places: list[Path]) -> str:
 
 
 @CHECKOUT
-async def test_no_command_changes_it_in_the_workspace(each_sandbox: Sandbox, home: Path) -> None:
+async def test_own_code_in_the_workspace_is_read_only(each_sandbox: Sandbox, home: Path) -> None:
     async with confined(ROOT, home, sandbox=each_sandbox) as context:
         outcome = await bash(context, all_attempts(ROOT, PLACES))
     assert done_in(outcome.text) == set(), outcome.text
 
 
-async def test_no_command_changes_it_deeper_in_the_workspace(
+async def test_own_code_deeper_in_the_workspace_is_read_only(
     each_sandbox: Sandbox, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = workspace.resolve() / "checkouts" / "own"

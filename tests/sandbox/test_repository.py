@@ -152,7 +152,9 @@ def test_a_worktree_counts_only_in_what_git_calls_a_repository(workspace: Path) 
     assert folders_of(workspace) == []
 
 
-def test_nothing_at_or_above_the_home_folder_counts(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repository_at_or_above_the_home_folder_is_ignored(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     git(workspace, "init", "-q", "--bare", "user")
     (workspace / ".git").write_text("gitdir: user\n")
     assert folders_of(workspace) == [workspace / "user"]

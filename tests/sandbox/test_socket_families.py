@@ -34,7 +34,7 @@ KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine, 250)
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["loopback", "network"])
-async def test_no_other_family_can_be_made(
+async def test_other_socket_families_are_refused(
     each_sandbox: Sandbox, workspace: Path, home: Path, network: bool
 ) -> None:
     (workspace / "try.py").write_text(TRY.format(keyctl=KEYCTL))

@@ -14,7 +14,7 @@ ITSELF = "crushpy.sandbox.supervisor"
 @pytest.mark.parametrize(
     "file", sorted(Path(supervisor.__path__[0]).glob("*.py")), ids=lambda file: file.name
 )
-def test_it_imports_nothing_of_ours(file: Path) -> None:
+def test_supervisor_imports_no_other_module_of_ours(file: Path) -> None:
     for node in ast.walk(ast.parse(file.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):

@@ -87,7 +87,7 @@ def test_a_schema_that_the_model_cannot_meet_is_an_error_with_its_last_words(wor
         assert agent.ask("Go on").text == "not reached"
 
 
-def test_without_a_callback_what_would_ask_is_refused_and_listed(workspace: Path) -> None:
+def test_questions_are_refused_and_listed_without_a_callback(workspace: Path) -> None:
     script = [Call("deploy", {"target": "live"}), "It was refused."]
     with crushpy.Agent(workspace, model=ScriptedModel(script), tools=[deploy]) as agent:
         reply = agent.ask("Deploy it")
@@ -286,7 +286,7 @@ def test_a_closed_conversation_is_continued_by_its_id(workspace: Path) -> None:
         agent.ask("Still there?")
 
 
-def test_many_questions_in_one_process_do_not_grow(workspace: Path) -> None:
+def test_memory_does_not_grow_over_many_asks(workspace: Path) -> None:
     with crushpy.Agent(workspace, model=ScriptedModel([f"reply {n}" for n in range(100)])) as agent:
         agent.ask("warm up")
         threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))

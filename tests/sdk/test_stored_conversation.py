@@ -23,7 +23,7 @@ def session(home: Path, workspace: Path, model: ScriptedModel, monkeypatch: pyte
         return agent.ask("Write the notes").session_id
 
 
-def test_it_is_listed_read_searched_and_exported(session: str, tmp_path: Path) -> None:
+def test_stored_conversation_is_listed_read_searched_and_exported(session: str, tmp_path: Path) -> None:
     [listed] = Conversation.list()
     assert listed.id == session and Conversation.open(session[:6]).id == Conversation.open().id == session
     roles = [message.role for message in listed.messages]
@@ -35,7 +35,7 @@ def test_it_is_listed_read_searched_and_exported(session: str, tmp_path: Path) -
     assert [row.session.id for row in listed.tree] == [session]
 
 
-def test_it_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -> None:
+def test_stored_conversation_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -> None:
     stored = Conversation.open(session, model=model)
     plan = stored.compact(dry_run=True)
     assert plan is not None and not isinstance(plan, Conversation) and plan.messages > 0
@@ -48,7 +48,7 @@ def test_it_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -
     assert [message.text for message in fork.messages][-1] == "The port is 7071."
 
 
-def test_it_is_rewound_with_its_files(session: str, workspace: Path) -> None:
+def test_stored_conversation_is_rewound_with_its_files(session: str, workspace: Path) -> None:
     stored = Conversation.open(session)
     assert (workspace / "notes.txt").read_text() == "second"
     fork = stored.rewind(stored.messages[2].id)
@@ -56,7 +56,7 @@ def test_it_is_rewound_with_its_files(session: str, workspace: Path) -> None:
     assert len(fork.messages) == 2
 
 
-def test_its_context_pins_and_rules_are_edited(session: str) -> None:
+def test_stored_conversation_context_pins_and_rules_are_edited(session: str) -> None:
     stored = Conversation.open(session)
     answer = stored.messages[1]
     assert stored.context.list().rows
@@ -74,6 +74,6 @@ def test_its_context_pins_and_rules_are_edited(session: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_what_does_not_exist_is_named() -> None:
+def test_stored_conversation_names_unknown_ids() -> None:
     with pytest.raises(crushpy.Error, match="nope"):
         Conversation.open("nope")

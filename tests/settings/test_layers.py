@@ -41,7 +41,7 @@ def problem(**options: object) -> str:
 # --- which layer wins -----------------------------------------------------------------------------------
 
 
-def test_without_files_all_values_are_defaults(workspace: Path) -> None:
+def test_settings_are_defaults_without_files(workspace: Path) -> None:
     loaded = read()
     assert loaded.settings == Settings()
     assert loaded.settings.compaction.threshold == 0.75

@@ -92,7 +92,7 @@ async def test_calls_that_arrive_while_the_thread_is_busy_are_committed_together
     assert runs == ["made", "made"], "once in the transaction that failed, and once alone"
 
 
-async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:
+async def test_later_read_sees_earlier_writes(store: Store) -> None:
     info = a_session()
     await store.sessions.create(info, said())
     begun = [asyncio.ensure_future(store.calls.begin(info.id, "m", call)) for call in MANY[:3]]
@@ -146,9 +146,7 @@ async def test_a_closed_store_takes_no_calls(file: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_no_call_that_was_acknowledged_is_lost_when_the_process_is_killed(
-    file: Path, seed: int
-) -> None:
+async def test_acknowledged_calls_survive_a_kill(file: Path, seed: int) -> None:
     process = subprocess.Popen(
         [sys.executable, str(HERE / "call_writer.py"), str(file), "session"],
         stdout=subprocess.PIPE,

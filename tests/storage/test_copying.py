@@ -59,7 +59,7 @@ async def filled(store: Store) -> str:
     return info.id
 
 
-async def test_all_that_is_stored_goes_to_a_server_and_back(
+async def test_copying_to_a_server_and_back_keeps_everything(
     remote: Place, file: Path, tmp_path: Path
 ) -> None:
     source, server, back = Store(file), remote.store(), Store(tmp_path / "back" / "crushpy.db")

@@ -175,7 +175,7 @@ async def test_the_revisions_lead_to_the_schema_of_the_tables_on_a_server(
     server.drop(revised)
 
 
-def test_neither_sqlmodel_nor_alembic_is_imported_to_create_a_database(tmp_path: Path) -> None:
+def test_creating_a_database_imports_neither_sqlmodel_nor_alembic(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path; from crushpy.storage.store import Store\n"
         f"asyncio.run(Store(Path({str(tmp_path / 'x.db')!r})).sessions.list_tips())\n"
@@ -355,7 +355,7 @@ async def test_a_database_older_than_18_is_named_and_left_as_it_is(file: Path) -
 
 
 @pytest.mark.parametrize("version", [0, 1, 99])
-async def test_another_programs_database_is_refused_and_left_as_it_is(file: Path, version: int) -> None:
+async def test_foreign_database_is_refused_and_unchanged(file: Path, version: int) -> None:
     file.parent.mkdir()
     change(file, "CREATE TABLE recipes (name)", f"PRAGMA user_version = {version}")
     assert "belongs to another program" in (await refused(file)).message

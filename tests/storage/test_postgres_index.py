@@ -72,7 +72,7 @@ async def test_terms_of_several_pieces_may_begin_and_end_inside_of_words(
     await store.close()
 
 
-async def test_what_has_a_word_more_often_or_little_else_comes_first(database: tuple[str, Place]) -> None:
+async def test_search_ranks_by_frequency_and_length(database: tuple[str, Place]) -> None:
     _, place = database
     store = place.store()
     await talk(

@@ -111,7 +111,7 @@ async def test_reading_goes_on_after_the_server_ended_the_connection(
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
-async def test_what_was_acknowledged_is_there_after_the_server_comes_back(
+async def test_acknowledged_writes_survive_a_server_restart(
     far: Store, server: Server, how: signal.Signals
 ) -> None:
     info = a_session()

@@ -242,7 +242,7 @@ def test_a_server_is_reached_by_its_socket(server: Server, empty: Place, cli: Cl
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_no_address_is_told_without_showing_it(cli: Cli) -> None:
+def test_invalid_database_url_is_reported_without_showing_it(cli: Cli) -> None:
     for command in (("sessions", "list"), ("doctor",), ("run", "hello")):
         done = cli(*command, env={"CRUSHPY_DATABASE_URL": "postgresql://me:hunter2@[db/x"})
         told = done.stdout + done.stderr

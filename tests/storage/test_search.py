@@ -76,7 +76,7 @@ async def test_words_are_found_in_prose_results_arguments_and_notes_but_not_in_t
     assert await texts(store, "musings") == []
 
 
-async def test_what_recall_looked_for_and_quoted_is_found_where_it_was_said(store: Store) -> None:
+async def test_search_finds_the_source_and_not_a_recall_of_it(store: Store) -> None:
     call = ToolCall("c", "recall", {"query": "walrus"})
     original = said("look for the walrus, " + "which may be anywhere. " * 20)
     await talk(store, original, replied("I look for tusks.", call), answered(call, "[user x] walrus walrus"))
@@ -214,7 +214,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(
     query=st.one_of(st.text(max_size=40), st.text(alphabet='"()*:^-+ANDORNEAT{}%_\\ ab\0\ud800', max_size=30))
 )
-def test_no_query_raises_but_an_empty_one(filled: Path, query: str) -> None:
+def test_search_raises_only_for_an_empty_query(filled: Path, query: str) -> None:
     async def ask() -> None:
         store = Store(filled)
         try:
@@ -237,7 +237,7 @@ def test_the_words_of_a_query_are_bounded_and_each_counts_once() -> None:
 # --- bounded -----------------------------------------------------------------------------------------------
 
 
-async def test_no_more_hits_than_asked_for_and_snippets_are_short(store: Store) -> None:
+async def test_search_limits_hits_and_snippets(store: Store) -> None:
     await talk(store, *(f"{number} needle " + "hay " * 5_000 for number in range(30)))
     hits = await store.search.find("needle", limit=7)
     assert len(hits) == 7
@@ -257,7 +257,7 @@ async def test_a_snippet_shows_the_query_as_it_was_typed_where_it_stands_so(stor
     assert "pytest tests/test_a.py -k slow" in snippet
 
 
-async def test_what_comes_after_a_nul_is_found_too(store: Store) -> None:
+async def test_search_finds_text_after_a_nul(store: Store) -> None:
     await talk(store, "before \0 after zq")
     assert len(await texts(store, "after")) == len(await texts(store, "zq")) == 1
 
@@ -268,7 +268,7 @@ async def test_letters_that_grow_in_lower_case_do_not_shift_a_snippet(store: Sto
     assert "needle" in snippet
 
 
-async def test_what_stands_deep_in_a_large_message_is_found(store: Store) -> None:
+async def test_search_finds_text_deep_in_a_large_message(store: Store) -> None:
     await talk(store, "x " * 200_000 + "the-needle" + " y" * 1_000)
     assert len(await texts(store, "the-needle")) == 1
 
@@ -391,7 +391,7 @@ async def test_a_fork_does_not_see_what_its_parent_did_after_it_left(store: Stor
             await store.messages.get(hidden, within=child.id)
 
 
-async def test_after_an_undo_parent_and_child_do_not_see_each_others_later_words(store: Store) -> None:
+async def test_search_separates_parent_and_child_after_an_undo(store: Store) -> None:
     root = await talk(store, "needle one")
     child = await child_of(store, root)
     await store.messages.add(child.id, said("needle of the child"))

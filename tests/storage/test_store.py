@@ -147,7 +147,7 @@ async def test_a_session_is_found_by_the_start_of_its_id(store: Store) -> None:
         await store.sessions.find(" ")
 
 
-async def test_many_candidates_are_named_in_part_and_made_harmless(store: Store) -> None:
+async def test_ambiguous_id_lists_some_candidates_sanitised(store: Store) -> None:
     for number in range(9):
         await store.sessions.create(a_session(id=f"a{number}", title="\x1b]0;owned\x07title"))
     with pytest.raises(UsageError) as caught:
@@ -203,7 +203,7 @@ async def test_a_listing_has_one_row_for_each_conversation_its_tip_newest_first(
 # --- changing and deleting ---------------------------------------------------------------------------------
 
 
-async def test_only_what_is_given_changes(store: Store) -> None:
+async def test_update_changes_only_given_fields(store: Store) -> None:
     info = a_session(now=5.0)
     await store.sessions.create(info)
     todos = (Todo("write it", "in_progress"),)
@@ -426,7 +426,7 @@ async def test_database_url_names_another_sqlite_file(tmp_path: Path, file: Path
         "sqlite:///a?b",
     ],
 )
-def test_any_other_database_url_is_refused_without_showing_its_password(file: Path, url: str) -> None:
+def test_unsupported_database_url_is_refused_without_its_password(file: Path, url: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Store(file, url)
     assert "database_url" in caught.value.message

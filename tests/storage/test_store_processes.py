@@ -85,7 +85,7 @@ def test_eight_processes_open_a_new_database_at_once(place: Place) -> None:
     assert [process.returncode for process in openers] == [0] * WRITERS
 
 
-async def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(place: Place) -> None:
+async def test_acknowledged_writes_survive_a_killed_process(place: Place) -> None:
     chance = random.Random(20)
     for round_ in range(2 if place.url else ROUNDS):  # each takes a while on a server
         session = f"session{round_}"

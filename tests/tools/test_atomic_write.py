@@ -77,7 +77,7 @@ async def test_a_link_to_nothing_stays_and_its_file_is_made(context: CallContext
     assert (context.workspace.cwd / "made" / "later").read_text() == "x\n"
 
 
-async def test_other_hard_links_keep_the_old_content_and_that_is_said(context: CallContext) -> None:
+async def test_hard_links_keep_the_old_content_with_a_note(context: CallContext) -> None:
     file = known(context)
     (context.workspace.cwd / "b").hardlink_to(file)
     text = await replace_passage(context)
@@ -103,7 +103,7 @@ async def test_extended_attributes_are_kept(context: CallContext) -> None:
     assert os.getxattr(file, "user.crushpy") == b"label"
 
 
-async def test_no_temporary_file_is_left(context: CallContext) -> None:
+async def test_atomic_write_leaves_no_temporary_file(context: CallContext) -> None:
     known(context)
     await replace_passage(context)
     await call(WriteTool(), context, file_path="b", content="x")

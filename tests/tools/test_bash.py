@@ -89,7 +89,7 @@ async def test_a_command_that_reads_its_input_gets_the_end_of_it(workspace: Path
         assert (await bash(context, "cat; read x || echo nobody there")).text == "nobody there"
 
 
-async def test_what_a_person_types_does_not_reach_a_command(workspace: Path) -> None:
+async def test_command_does_not_read_the_terminal(workspace: Path) -> None:
     keyboard, typed = os.pipe()
     os.write(typed, b"typed\n")
     own = os.dup(0)
@@ -400,7 +400,7 @@ async def test_a_child_that_becomes_another_program_all_the_time_dies_with_the_c
     assert not alive(pid)
 
 
-async def test_what_kills_all_processes_named_python_does_not_end_the_conversation(workspace: Path) -> None:
+async def test_killing_all_pythons_does_not_end_the_conversation(workspace: Path) -> None:
     """The process that starts commands ignores what a command may send it by mistake."""
     async with lent(workspace) as context:
         await bash(context, "kill -TERM $PPID; kill -HUP $PPID; kill -INT $PPID; echo $$ > pid")
@@ -418,7 +418,7 @@ async def test_a_command_whose_watcher_is_killed_ends_and_leaves_nothing(workspa
         assert (await bash(context, "echo on")).text == "on"
 
 
-def test_of_one_long_line_of_control_characters_what_a_terminal_would_show_is_left() -> None:
+def test_line_of_control_characters_is_shown_as_on_a_terminal() -> None:
     text = "\0" * 2_000_000 + "\x1b[31mred\x1b[0m" * 20_000 + "\r" * 300_000 + "end"
     assert as_plain_text(text) == "end"
     assert as_plain_text("one\r\ntwo\rthree\r\r\nfour\r") == "one\nthree\nfour"

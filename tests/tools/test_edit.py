@@ -91,12 +91,12 @@ async def test_a_passage_that_is_not_unique_names_count_and_lines(context: CallC
     assert file.read_text() == "x\ny\nx\nz\nx\n"
 
 
-async def test_many_places_are_listed_in_part(context: CallContext) -> None:
+async def test_edit_lists_some_of_many_matches(context: CallContext) -> None:
     put(context, "x\n" * 30)
     assert "30 places (lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 20 more)" in await refusal(context, "x", "w")
 
 
-async def test_all_places_are_replaced_when_asked_for(context: CallContext) -> None:
+async def test_edit_replaces_all_matches_on_request(context: CallContext) -> None:
     file = put(context, "x\ny\nx x\n")
     text = await edit(context, "x", "w", replace_all=True)
     assert file.read_text() == "w\ny\nw w\n"
@@ -177,7 +177,7 @@ async def test_a_misspelt_line_shows_the_one_it_resembles(context: CallContext) 
     assert "Nearest in the file:\n2\tbeta = compute_the_total(values)\n" in error
 
 
-async def test_nothing_near_says_to_view_again(context: CallContext) -> None:
+async def test_edit_suggests_viewing_again_when_nothing_is_similar(context: CallContext) -> None:
     put(context, "alpha\n")
     assert "view the file again" in await refusal(context, "zzzzzzzzzzzz", "x")
 
@@ -199,7 +199,7 @@ async def test_lost_indentation_is_put_back_and_said(context: CallContext) -> No
     assert "found at lines 2-3 with other white space than written and new_string was indented to fit" in text
 
 
-async def test_too_much_indentation_is_taken_off(context: CallContext) -> None:
+async def test_edit_removes_extra_indentation(context: CallContext) -> None:
     file = put(context, "def f():\n    return 1\n")
     await edit(context, "    def f():\n        return 1", "    def f():\n        return 2\n\n    x = 1")
     assert file.read_text() == "def f():\n    return 2\n\nx = 1\n"
@@ -317,7 +317,7 @@ async def test_bad_bytes_elsewhere_in_a_utf_8_file_survive(context: CallContext)
     assert isinstance(outcome.display, Diff) and " bad \ufffd" in outcome.display.unified
 
 
-async def test_one_place_in_a_10_mb_file_is_replaced(context: CallContext) -> None:
+async def test_edit_replaces_text_in_a_10_mb_file(context: CallContext) -> None:
     content = "".join(f"{n:>99}\n" for n in range(100_000))
     file = put(context, content)
     outcome = await call(
@@ -364,7 +364,7 @@ async def fits(args: EditArgs, context: CallContext) -> bool:
 @given(
     form=_FORMS, ending=_ENDINGS, before=_WORDS, lines=st.lists(_WORDS), new=st.lists(_WORDS), after=_WORDS
 )
-async def test_any_replacement_keeps_all_other_bytes(
+async def test_edit_keeps_all_other_bytes(
     workspace: Path,
     form: tuple[bytes, str],
     ending: str,
@@ -406,7 +406,7 @@ async def test_mixed_line_endings_outside_the_passage_never_change(
 
 @_every
 @given(head=st.binary(max_size=40), tail=st.binary(max_size=40), new=st.text("xyz \n", max_size=8))
-async def test_whatever_bytes_are_around_it_they_stay_or_nothing_changes(
+async def test_edit_keeps_any_surrounding_bytes_or_changes_nothing(
     workspace: Path, head: bytes, tail: bytes, new: str
 ) -> None:
     context = lend(workspace)
@@ -460,13 +460,13 @@ async def test_the_preview_of_an_edit_that_would_fail_is_nothing(context: CallCo
     assert await EditTool().preview(EditTool.args(path, "zero", "1"), context) is None
 
 
-async def test_there_is_no_preview_of_what_does_not_fit_a_file_that_was_read(context: CallContext) -> None:
+async def test_edit_has_no_preview_when_it_does_not_match(context: CallContext) -> None:
     put(context, "one\n")
     with pytest.raises(DoesNotFit, match=r"a\.py"):
         await EditTool().preview(EditTool.args("a.py", "zero", "1"), context)
 
 
-async def test_it_touches_the_real_file_and_writes(context: CallContext) -> None:
+async def test_edit_accesses_the_real_file_for_writing(context: CallContext) -> None:
     (context.workspace.cwd / "link").symlink_to("/etc/hosts")
     accesses = EditTool().accesses(EditTool.args("link", "a", "b"), context)
     assert accesses == (Access("edit", "path", str(Path("/etc/hosts").resolve()), writes=True),)

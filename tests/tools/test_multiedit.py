@@ -34,7 +34,7 @@ async def test_each_edit_works_on_the_result_of_those_before(context: CallContex
     assert (outcome.display.added, outcome.display.removed) == (2, 3)
 
 
-async def test_one_that_fails_is_named_and_none_is_made(context: CallContext) -> None:
+async def test_multiedit_makes_no_edit_when_one_fails(context: CallContext) -> None:
     edits = [edit("one", "1"), edit("nowhere to be found", "2")]
     error = await refused(MultiEditTool(), context, file_path="a", edits=edits)
     assert error.startswith("Edit 2 of 2 cannot be made, so none was. a: old_string was not found.")
@@ -63,7 +63,7 @@ async def test_a_missing_file_is_not_made_by_an_ordinary_edit(context: CallConte
     assert names(context.workspace.cwd) == ["a"]
 
 
-async def test_no_edits_and_edits_that_undo_each_other_are_refused(context: CallContext) -> None:
+async def test_multiedit_refuses_empty_and_cancelling_edits(context: CallContext) -> None:
     assert "edits is empty" in await refused(MultiEditTool(), context, file_path="a", edits=[])
     edits = [edit("one", "1"), edit("1", "one")]
     assert "nothing would change" in await refused(MultiEditTool(), context, file_path="a", edits=edits)
@@ -88,7 +88,7 @@ async def test_the_preview_is_the_diff_that_will_happen(context: CallContext) ->
         await MultiEditTool().preview(check_args(MultiEditTool(), args), context)
 
 
-def test_it_touches_the_real_file_and_writes(context: CallContext) -> None:
+def test_multiedit_accesses_the_real_file_for_writing(context: CallContext) -> None:
     accesses = MultiEditTool().accesses(MultiEditTool.args("a", []), context)
     assert accesses == (
         Access("multiedit", "path", str((context.workspace.cwd / "a").resolve()), writes=True),

@@ -48,7 +48,7 @@ def script(llm: ScriptedLLM, calls: list[Call]) -> None:
     llm.script(*replies, "Done.")
 
 
-def test_no_write_lands_outside_while_its_folder_is_swapped(
+def test_write_stays_inside_while_its_folder_is_swapped(
     run: Run, llm: ScriptedLLM, inside: Path, outside: Path
 ) -> None:
     before = held(outside)
@@ -67,7 +67,7 @@ def test_no_write_lands_outside_while_its_folder_is_swapped(
     assert not [name for name in os.listdir(inside) if name.endswith(".tmp")]
 
 
-def test_no_edit_lands_outside_and_nothing_of_outside_is_read(
+def test_edit_stays_inside_while_its_folder_is_swapped(
     run: Run, llm: ScriptedLLM, inside: Path, outside: Path
 ) -> None:
     before = held(outside)
@@ -94,7 +94,7 @@ def test_no_edit_lands_outside_and_nothing_of_outside_is_read(
 
 
 @pytest.mark.parametrize("sandbox", ["on", "off"])
-def test_no_search_of_a_whole_folder_finds_what_is_outside(
+def test_search_stays_inside_while_its_folder_is_swapped(
     run: Run, llm: ScriptedLLM, inside: Path, outside: Path, sandbox: str
 ) -> None:
     (outside / "only-outside.txt").write_text("x")

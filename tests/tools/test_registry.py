@@ -35,7 +35,7 @@ def defined() -> dict[str, type[Tool[Args]]]:
 
 
 @pytest.mark.parametrize("name", defined())
-def test_nothing_was_forgotten(name: str) -> None:
+def test_tool_is_listed_declared_described_and_documented(name: str) -> None:
     tool = defined()[name]
     place = f"{tool.__module__}.{tool.__name__}"
     listed = name in TOOLS or name in OFFERED_IF_CONFIGURED
@@ -82,7 +82,7 @@ def test_numbers_and_flags_written_as_text_are_understood_and_texts_stay() -> No
     assert check_args(Draw(), {"many": None, "far": None, "bold": None}) == DrawArgs()
 
 
-def test_what_is_no_number_is_refused_with_what_the_tool_takes() -> None:
+def test_arguments_of_a_wrong_type_are_refused_with_the_schema() -> None:
     with pytest.raises(ToolError, match=r"Invalid arguments for draw.*It takes: printable\?, many\?"):
         check_args(Draw(), {"many": "three"})
 

@@ -19,16 +19,16 @@ NOTHING = Privileges()
         ("mv: cannot move '.git' to 'y': Device or resource busy", ".git"),
     ],
 )
-def test_what_the_sandbox_held_is_named(output: str, word: str) -> None:
+def test_sandbox_failure_names_what_was_refused(output: str, word: str) -> None:
     assert word in explain_sandbox_failure(output, 1, NOTHING)
 
 
 @pytest.mark.parametrize("output", ["AssertionError: 1 != 2", "make: *** No rule to make target", ""])
-def test_other_failures_are_their_own(output: str) -> None:
+def test_ordinary_failure_is_not_explained_by_the_sandbox(output: str) -> None:
     assert explain_sandbox_failure(output, 1, NOTHING) == ""
 
 
-def test_what_was_granted_or_went_well_is_not_explained() -> None:
+def test_granted_or_successful_command_is_not_explained() -> None:
     assert explain_sandbox_failure("Could not resolve host: x", 1, Privileges(network=True)) == ""
     assert explain_sandbox_failure("Read-only file system", 0, NOTHING) == ""
 
@@ -41,7 +41,7 @@ def test_what_was_granted_or_went_well_is_not_explained() -> None:
         "requests: HTTPConnectionPool(host='127.0.0.1', port=8000): [Errno 111] Connection refused",
     ],
 )
-def test_who_has_the_whole_network_is_told_that_servers_of_the_sandbox_are_not_on_it(output: str) -> None:
+def test_command_with_the_whole_network_is_told_about_sandbox_servers(output: str) -> None:
     assert "without needs.network" in explain_sandbox_failure(output, 7, Privileges(network=True))
     elsewhere = output.replace("localhost", "a.example").replace("127.0.0.1", "a.example")
     assert explain_sandbox_failure(elsewhere, 7, Privileges(network=True)) == ""

@@ -42,5 +42,5 @@ async def test_an_unknown_status_is_refused(workspace: Path) -> None:
     assert "done" in await refused(TodosTool(), lend(workspace), todos=[{"text": "a", "status": "done"}])
 
 
-def test_it_touches_nothing(workspace: Path) -> None:
+def test_todos_access_nothing(workspace: Path) -> None:
     assert TodosTool().accesses(TodosTool.args([]), lend(workspace)) == (Access("todos", "none"),)

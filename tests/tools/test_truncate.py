@@ -67,7 +67,7 @@ def test_a_shortened_text_keeps_at_least_half_of_what_it_may(text: str, limit: i
     assert len(text) - result.truncated_chars >= min(len(text), limit // 2)
 
 
-def test_one_long_line_is_cut_in_the_middle() -> None:
+def test_long_line_is_truncated_in_the_middle() -> None:
     result = truncate("x" * 50_000)
     assert result.truncated_chars == 20_000
     assert result.text == "x" * 15_000 + "\n[... 20,000 characters cut ...]\n" + "x" * 15_000

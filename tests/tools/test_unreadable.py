@@ -45,7 +45,7 @@ def test_files_that_a_rule_keeps_are_in_no_search(
         assert "hidden-word" not in said and ".key" not in said
 
 
-def test_what_is_left_out_is_said_whether_or_not_it_would_match(
+def test_search_reports_skipped_files_whether_or_not_they_match(
     run: Run, llm: ScriptedLLM, home: Path, keys: Path
 ) -> None:
     home.mkdir(mode=0o700)

@@ -54,7 +54,7 @@ async def test_an_offset_of_zero_means_the_beginning(workspace: Path) -> None:
     assert (await call(ViewTool(), lend(workspace), file_path="a", offset=0)).text == "1\tone"
 
 
-async def test_at_most_2000_lines_are_shown_unless_more_are_asked_for(workspace: Path) -> None:
+async def test_view_shows_2000_lines_by_default(workspace: Path) -> None:
     (workspace / "a").write_text("x\n" * 2500)
     outcome = await call(ViewTool(), lend(workspace), file_path="a")
     assert outcome.text.endswith("2000\tx\n[lines 1-2,000 of 2,500; read on with offset=2001]")
@@ -84,7 +84,7 @@ async def test_an_empty_file_is_said_to_be_empty(workspace: Path) -> None:
     assert (await call(ViewTool(), lend(workspace), file_path="a")).text == "a is empty."
 
 
-async def test_only_newlines_divide_lines_as_grep_counts_them(workspace: Path) -> None:
+async def test_view_splits_lines_at_newlines_only(workspace: Path) -> None:
     (workspace / "a").write_bytes("a\x0bb\u2028c\x85d\r\nnext\r\n".encode())
     assert (await call(ViewTool(), lend(workspace), file_path="a")).text == "1\ta\x0bb\u2028c\x85d\n2\tnext"
 
@@ -249,7 +249,7 @@ async def test_home_is_understood(workspace: Path, monkeypatch: pytest.MonkeyPat
     assert (await call(ViewTool(), lend(workspace / "elsewhere"), file_path="~/a")).text == "1\tx"
 
 
-async def test_it_touches_the_real_file_behind_all_links(workspace: Path) -> None:
+async def test_view_accesses_the_real_file(workspace: Path) -> None:
     outside = workspace.parent / "secret"
     outside.write_text("x")
     (workspace / "link").symlink_to(outside)

@@ -95,7 +95,7 @@ async def test_mixed_line_endings_become_alike_and_that_is_said(context: CallCon
     assert "Note: line endings were mixed and are now uniform." in outcome.text
 
 
-async def test_what_the_encoding_cannot_hold_is_refused(context: CallContext) -> None:
+async def test_write_refuses_what_the_encoding_cannot_hold(context: CallContext) -> None:
     file = context.workspace.cwd / "a"
     file.write_bytes(b"caf\xe9\n")
     knows(context, file)
@@ -138,7 +138,7 @@ async def test_the_preview_is_the_diff_that_will_happen_and_changes_nothing(cont
     assert again.agent.memory.state(context.workspace.cwd / "sub" / "a", b"one\n") == "unread"
 
 
-def test_it_touches_the_real_file_and_writes(context: CallContext) -> None:
+def test_write_accesses_the_real_file(context: CallContext) -> None:
     (context.workspace.cwd / "link").symlink_to("/somewhere/else")
     accesses = WriteTool().accesses(WriteTool.args("link/new", "x"), context)
     assert accesses == (Access("write", "path", "/somewhere/else/new", writes=True),)
@@ -153,7 +153,7 @@ _every = settings(
 
 @_every
 @given(st.text(max_size=60))
-async def test_what_is_written_is_what_was_given(workspace: Path, content: str) -> None:
+async def test_write_stores_the_given_text(workspace: Path, content: str) -> None:
     context = lend(workspace)
     (workspace / "a").unlink(missing_ok=True)
     await call(WriteTool(), context, file_path="a", content=content)

@@ -247,7 +247,7 @@ async def test_unknown_command_names_the_present_one_when_it_was_renamed(
         await app.sees(f"There is no command {typed}.", f"Did you mean {named}?")
 
 
-async def test_what_was_told_in_passing_goes_with_the_next_command(start: Start, llm: ScriptedLLM) -> None:
+async def test_toast_disappears_with_the_next_command(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     async with start(toasts=True) as app:
         for then in ("/context", "!true", "hi"):

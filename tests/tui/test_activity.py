@@ -43,7 +43,7 @@ async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwar
         await rests(app)
 
 
-async def test_nothing_moves_when_work_begins_or_ends(start: Start, llm: ScriptedLLM) -> None:
+async def test_layout_stays_when_work_begins_or_ends(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("Hello."), after=0))
     async with start(size=(100, 30)) as app:
         before = app.chat.transcript.region, app.chat.prompt.region
@@ -205,7 +205,7 @@ async def test_a_call_of_a_sub_agent_counts_to_the_step_that_asked_for_it(
         await rests(app)
 
 
-async def test_after_a_compaction_the_smaller_request_is_told(start: Start, llm: ScriptedLLM) -> None:
+async def test_activity_shows_the_smaller_request_after_a_compaction(start: Start, llm: ScriptedLLM) -> None:
     afresh = Call("new_session", {"summary": "We counted words. Next: the letters."})
     llm.script(
         Reply("word " * 400, usage=Usage(90_000, 500)),
@@ -262,9 +262,7 @@ async def test_a_summary_that_is_stopped_leaves_no_bar(start: Start, llm: Script
         await rests(app)
 
 
-async def test_what_runs_is_told_once_and_the_status_line_says_only_that_a_question_waits(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_running_call_is_shown_once(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("word " * 40, chunk=10), after=8), bash("touch made"), "Made.")
     async with start() as app:
         await app.say("say it")

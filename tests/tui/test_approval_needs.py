@@ -102,7 +102,7 @@ async def test_the_network_for_this_command_for_these_hosts_and_for_the_conversa
     assert ran(workspace) == [f"{name}.example" for name in "aaabc"]
 
 
-async def test_what_was_granted_holds_over_a_compaction_and_after_a_resume(
+async def test_grant_survives_a_compaction_and_a_resume(
     start: Start, llm: ScriptedLLM, workspace: Path, elsewhere: Path
 ) -> None:
     write = Reply(calls=[Call("bash", {"command": f"echo x >> {elsewhere}/made"})])

@@ -90,9 +90,7 @@ async def test_a_small_question_takes_no_more_room_than_it_needs(start: Start, l
         assert panel.outer_size.height == 9, app.text  # frame, command, sentence, four choices, keys
 
 
-async def test_one_question_after_the_other_has_the_whole_small_screen(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_questions_use_a_small_screen_one_after_the_other(start: Start, llm: ScriptedLLM) -> None:
     both = [Call("bash", {"command": f"touch made{number}"}, f"call_{number}") for number in (1, 2)]
     llm.script(Reply(calls=both), "Both made.")
     async with start(size=(40, 10)) as app:
@@ -111,7 +109,7 @@ async def test_one_question_after_the_other_has_the_whole_small_screen(
         await app.until(lambda: not app.chat.has_class("-cramped"))
 
 
-async def test_what_is_cut_short_stands_in_full_below_the_command(start: Start, llm: ScriptedLLM) -> None:
+async def test_shortened_title_is_shown_in_full_below(start: Start, llm: ScriptedLLM) -> None:
     name = "a/rather/long/name/" * 8 + "end.txt"
     llm.script(write("text", name), "Written.")
     async with start(size=(40, 10)) as app:
@@ -146,7 +144,7 @@ async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_gr
         assert not app.chat.has_class("-cramped")
 
 
-async def test_all_choices_leave_room_for_what_is_asked(start: Start, llm: ScriptedLLM) -> None:
+async def test_choices_leave_room_for_the_question(start: Start, llm: ScriptedLLM) -> None:
     llm.script(write("text"), "Written.")
     async with start(size=(60, 20)) as app:
         await app.say("write it")
@@ -157,9 +155,7 @@ async def test_all_choices_leave_room_for_what_is_asked(start: Start, llm: Scrip
             assert words in app.text, app.text
 
 
-async def test_all_choices_are_sentences_in_a_terminal_of_the_usual_size(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_choices_are_sentences_at_80x24(start: Start, llm: ScriptedLLM) -> None:
     llm.script(write("text", "some/folder/file.txt"), "Written.")
     async with start(size=(80, 24)) as app:
         await app.say("write it")

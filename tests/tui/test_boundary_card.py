@@ -60,9 +60,7 @@ def stored_part(card: BoundaryItem) -> dict[str, object]:
     return {**boundary, "summary": card.summary, "evidence": card.evidence}
 
 
-async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_card_is_the_same_after_a_resume(start: Start, llm: ScriptedLLM) -> None:
     async with start() as app:
         card = await handed_off(app, llm)
         assert card.boundary.tokens_before > 0

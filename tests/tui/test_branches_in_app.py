@@ -95,7 +95,7 @@ async def test_the_result_of_a_branch_is_not_lost_if_it_comes_during_a_turn(
         llm.release()
 
 
-async def test_before_the_first_prompt_there_is_nothing_to_branch_from(start: Start) -> None:
+async def test_branch_is_refused_before_the_first_prompt(start: Start) -> None:
     async with start(size=(120, 40), yolo=True) as app:
         await app.say("/branch look aside")
         await app.sees("nothing to branch from", "▌ /branch look aside")

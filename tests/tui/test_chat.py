@@ -514,9 +514,7 @@ async def test_a_prompt_that_no_model_could_be_asked_is_shown_and_kept(
 # --- a large paste ---------------------------------------------------------------------------------------
 
 
-async def test_after_a_large_paste_the_question_is_in_view_and_the_paste_can_be_opened(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_large_paste_is_folded_and_leaves_the_question_in_view(start: Start, llm: ScriptedLLM) -> None:
     llm.script("A log.")
     pasted = "".join(f"line {number} of the log\n" for number in range(5_000))
     async with start(size=(100, 30)) as app:

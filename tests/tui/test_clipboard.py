@@ -46,7 +46,7 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(0o700)
 
 
-async def test_without_a_clipboard_the_terminal_is_asked_and_that_is_said(
+async def test_copy_uses_the_terminal_without_a_clipboard(
     start: Start, llm: ScriptedLLM, programs: Path
 ) -> None:
     llm.script(REPLY)
@@ -97,7 +97,7 @@ def tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         subprocess.run([*words, "kill-server"])
 
 
-async def test_in_tmux_its_own_buffer_has_the_text_too(
+async def test_copy_fills_tmuxs_buffer(
     start: Start, llm: ScriptedLLM, programs: Path, tmux: list[str]
 ) -> None:
     llm.script(REPLY)
@@ -108,7 +108,7 @@ async def test_in_tmux_its_own_buffer_has_the_text_too(
     assert subprocess.run([*tmux, "show-buffer"], capture_output=True, text=True).stdout == REPLY
 
 
-async def test_what_is_copied_in_the_prompt_is_there_too(
+async def test_copy_from_the_prompt_reaches_the_clipboard(
     start: Start, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(programs, "tmux", f"cat > {tmp_path}/tmux")

@@ -28,7 +28,7 @@ def test_a_command_has_a_method_that_does_it(command: AppCommand) -> None:
     )
 
 
-def test_one_group_only_has_the_method_of_a_command() -> None:
+def test_command_has_a_method_in_one_group() -> None:
     for command in APP_COMMANDS:
         assert [hasattr(group, command.action) for group in GROUPS].count(True) == 1, command.action
 
@@ -39,7 +39,7 @@ def test_the_key_of_a_command_is_a_setting(command: AppCommand) -> None:
 
 
 @pytest.mark.parametrize("field", ["title", "action", "slash", "key"])
-def test_no_two_commands_share_a_name_or_a_key(field: str) -> None:
+def test_commands_have_unique_names_and_keys(field: str) -> None:
     given = Counter(getattr(command, field) for command in APP_COMMANDS)
     shared = [name for name, times in given.items() if name and times > 1]
     assert not shared, f"Two commands of crushpy/core/app_commands.py have the same {field}: {shared}"

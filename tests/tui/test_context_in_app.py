@@ -162,7 +162,7 @@ async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm:
         assert app.conversation.info.parent_id == before
 
 
-async def test_no_branch_while_the_agent_works(start: Start, llm: ScriptedLLM) -> None:
+async def test_branch_is_refused_during_a_turn(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("Half an answer and more", chunk=4), after=3))
     async with start() as app:
         await app.say("go")

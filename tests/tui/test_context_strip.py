@@ -36,7 +36,7 @@ def test_the_parts_sum_to_the_window_however_it_was_counted(used: int) -> None:
 
 @pytest.mark.parametrize("width", [1, 5, 38, 40, 80, 200])
 @pytest.mark.parametrize("used", [0, 1, 49_999, 100_000])
-def test_it_is_as_long_as_the_figures_say_and_marks_the_threshold(width: int, used: int) -> None:
+def test_strip_matches_the_figures_and_marks_the_threshold(width: int, used: int) -> None:
     parts = window_parts(COUNTS, Budget(used, 100_000, estimated=False, window_known=True))
     cells = strip_cells(parts, width)
     assert len(cells) == width
@@ -71,7 +71,7 @@ def drawn(app: Driven) -> str:
 
 
 @pytest.mark.slow
-async def test_it_agrees_with_the_inspector_opens_it_and_shrinks_at_a_compaction(
+async def test_strip_agrees_with_the_inspector(
     start: Start, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
@@ -109,7 +109,7 @@ async def test_it_agrees_with_the_inspector_opens_it_and_shrinks_at_a_compaction
         assert "summary" in strip.cells and "tool output" not in strip.cells
 
 
-async def test_without_unicode_and_in_forty_columns_it_is_there(
+async def test_strip_is_drawn_without_unicode_and_at_40_columns(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")

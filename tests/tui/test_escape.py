@@ -144,7 +144,7 @@ async def test_an_unknown_command_says_what_may_have_been_meant(
         assert app.chat.prompt.draft == typed
 
 
-async def test_what_is_told_again_stands_there_once(start: Start) -> None:
+async def test_repeated_hint_is_shown_once(start: Start) -> None:
     async with start(toasts=True) as app:
         await app.opened()
         for _ in range(5):

@@ -64,7 +64,7 @@ async def test_names_with_capitals_a_folder_or_dots_are_commands(
         await app.sees("There is no command /git:pull.")
 
 
-async def test_what_was_found_is_listed_with_its_problems(start: Start, llm: ScriptedLLM, home: Path) -> None:
+async def test_extensions_are_listed_with_their_problems(start: Start, llm: ScriptedLLM, home: Path) -> None:
     place = add_skill(home, "pdf", description="Reads PDF")
     add_skill(home, "empty").joinpath("SKILL.md").write_text("")
     add_agent(home, "rev", "color: red\n")

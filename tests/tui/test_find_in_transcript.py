@@ -57,7 +57,7 @@ async def test_words_are_found_highlighted_and_gone_through(start: Start, llm: S
         assert app.chat.prompt.draft == "n"
 
 
-async def test_what_is_not_there_is_said_and_escape_ends(start: Start, llm: ScriptedLLM) -> None:
+async def test_find_reports_no_match_and_escape_closes_it(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Reply(REPLY))
     async with start(size=(80, 24)) as app:
         await app.say("go")
@@ -122,7 +122,7 @@ async def test_a_hit_in_a_run_of_reading_calls_opens_the_run(
         assert app.chat.transcript.screen.get_selected_text() == "needle of two"
 
 
-async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLLM) -> None:
+async def test_find_works_in_the_reader_of_a_task(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[Call("task", {"prompt": "look"})]), REPLY, "Done so.")
     async with start(size=(80, 24)) as app:
         await app.say("ask somebody")
@@ -146,7 +146,7 @@ async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLL
         assert len(set(seen)) == 3 and seen[0] == seen[3]
 
 
-async def test_in_more_items_than_are_drawn_n_goes_round_both_ways(start: Start, llm: ScriptedLLM) -> None:
+async def test_find_wraps_around_in_both_directions(start: Start, llm: ScriptedLLM) -> None:
     async with start(size=(80, 24)) as app:
         await app.opened()
         for number in range(MAX_DRAWN_SEARCH + 30):

@@ -39,7 +39,7 @@ def said_to(llm: ScriptedLLM) -> str:
 # --- the mouse -------------------------------------------------------------------------------------------
 
 
-async def test_after_a_click_on_a_block_what_is_typed_is_sent(
+async def test_typing_reaches_the_prompt_after_a_click_on_a_block(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     llm.script(LOOK, "I have looked.", "I can.")
@@ -53,7 +53,7 @@ async def test_after_a_click_on_a_block_what_is_typed_is_sent(
     assert "can you do it" in said_to(llm)
 
 
-async def test_after_text_was_selected_with_the_mouse_what_is_typed_is_sent(
+async def test_typing_reaches_the_prompt_after_a_selection(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     llm.script(LOOK, "I have looked.", "Sure.")
@@ -106,9 +106,7 @@ async def test_the_keys_of_the_transcript_work_there_and_are_named(
         assert app.chat.prompt.has_focus
 
 
-async def test_any_other_key_goes_back_to_the_prompt_and_is_typed_there(
-    start: Start, llm: ScriptedLLM, workspace: Path
-) -> None:
+async def test_printable_key_returns_to_the_prompt(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     llm.script(LOOK, "I have looked.")
     async with start() as app:
         await a_call(app, workspace)

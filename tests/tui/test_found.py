@@ -132,7 +132,7 @@ def held(home: Path):
         process.communicate(timeout=60)
 
 
-async def test_one_that_is_open_elsewhere_leaves_the_one_at_hand_alone(
+async def test_resuming_a_busy_session_keeps_the_current_one(
     start: Start, llm: ScriptedLLM, workspace: Path, held
 ) -> None:
     llm.always("Hi.")
@@ -167,7 +167,7 @@ async def test_one_that_is_open_elsewhere_leaves_the_one_at_hand_alone(
         assert app.conversation.history[-1].text == "Hi."
 
 
-async def test_at_the_start_what_was_typed_stays_in_the_prompt(
+async def test_draft_stays_when_a_session_is_resumed_at_the_start(
     start: Start, llm: ScriptedLLM, workspace: Path, held
 ) -> None:
     store = Store(Paths().database)

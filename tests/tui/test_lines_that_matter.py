@@ -73,7 +73,9 @@ def reads(workspace: Path) -> Reply:
     return Reply(calls=[*views, Call("grep", {"pattern": "text"}, "call_grep")])
 
 
-async def test_one_line_tells_fifty_calls_at_most(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+async def test_folded_line_covers_at_most_fifty_calls(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
     (workspace / "a").write_text("text of a\n" * 200)
     calls = [Call("view", {"file_path": "a", "offset": number, "limit": 1}) for number in range(1, 111)]
     llm.script(Reply(calls=calls), "Well.")
@@ -108,7 +110,7 @@ async def test_a_resumed_conversation_folds_them_too(start: Start, llm: Scripted
         assert "view a" not in app.text
 
 
-async def test_what_failed_or_was_asked_for_is_seen_by_itself(
+async def test_failed_and_requested_calls_are_not_folded(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     calls = reads(workspace).calls

@@ -61,7 +61,7 @@ async def test_code_far_above_the_end_has_its_colours() -> None:
         assert look(rows[:2]) == expected
 
 
-async def test_all_of_a_huge_reply_is_copied() -> None:
+async def test_huge_reply_is_copied_whole() -> None:
     async with stage([ReplyItem(TEXT)]) as here:
         await here.settle()
         copied = here.view.get_selection(SELECT_ALL)

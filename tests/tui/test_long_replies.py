@@ -113,7 +113,7 @@ async def test_a_notice_that_comes_meanwhile_stays_below_the_reply() -> None:
         assert here.view.item(key) == ReplyItem(MIXED)
 
 
-async def test_what_is_read_stays_where_it_is_while_the_reply_above_it_grows() -> None:
+async def test_scroll_position_stays_while_a_reply_above_grows() -> None:
     notices = "\n".join(f"notice {number}" for number in range(60))
     async with stage() as here:
         key = here.view.add(ReplyItem("", done=False))

@@ -63,7 +63,7 @@ def test_a_theme_for_256_colours_names_none_that_would_be_rounded(name: str) -> 
 
 
 @pytest.mark.parametrize("name", OWN_THEMES)
-async def test_everything_the_transcript_draws_can_be_read(start: Start, name: str) -> None:
+async def test_transcript_colours_have_enough_contrast(start: Start, name: str) -> None:
     async with start() as app:
         await app.opened()
         app.app.theme = name
@@ -98,12 +98,12 @@ def test_the_answer_of_a_terminal_is_taken_out_of_what_was_typed(answer: str, li
 
 
 @pytest.mark.parametrize("keys", ["", "fix it", "\x1b", "\x1b[A", "\x1b]0;title\x07x"])
-def test_what_is_no_answer_stays(keys: str) -> None:
+def test_terminal_answer_parser_leaves_other_input(keys: str) -> None:
     assert extract_background(keys) == (keys, None)
     assert LateAnswer().take(keys) == (keys, None)
 
 
-def test_after_a_while_no_answer_is_expected_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_answer_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal_features, "ANSWER_TIMEOUT_S", -1.0)
     assert LateAnswer().take("\x1b]1") == ("\x1b]1", None)
 
@@ -132,7 +132,7 @@ GREETING = Greeting(
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (80, 18), (40, 20)])
-def test_it_says_who_is_here_where_and_what_to_try(size: tuple[int, int]) -> None:
+def test_welcome_names_model_folder_and_suggestions(size: tuple[int, int]) -> None:
     text = card(GREETING, Size(*size)).text
     words = ("crushpy 1.2.3", "~/shop · main", "AGENTS.md", "bubblewrap", "“fix it”, 2h ago", "F2 resumes it")
     for part in (*words, "Ctrl+P", "@", "!", "?"):
@@ -142,7 +142,7 @@ def test_it_says_who_is_here_where_and_what_to_try(size: tuple[int, int]) -> Non
     assert not set("\x1b\x07") & set(card(evil, Size(*size)).text)
 
 
-def test_it_stands_in_the_middle() -> None:
+def test_welcome_is_centred() -> None:
     lines = card(GREETING, Size(80, 40)).text.split("\n")
     assert 8 <= next(at for at, line in enumerate(lines) if line.strip()) <= 14
     mark = next(line for line in lines if WORDMARK[0] in line)
@@ -186,7 +186,7 @@ def test_the_chart_fits_and_is_as_high_as_the_window_was_full(width: int, height
         assert "▒" in "".join(rows)
 
 
-def test_there_is_no_chart_of_nothing() -> None:
+def test_chart_is_left_out_when_there_is_no_data() -> None:
     assert window_chart([], 10_000, 80, 6).plain == ""
     assert window_chart([RequestMade(10)], 0, 80, 6).plain == ""
 
@@ -194,7 +194,7 @@ def test_there_is_no_chart_of_nothing() -> None:
 # --- what was kept -----------------------------------------------------------------------------------------
 
 
-def test_what_was_kept_is_said_in_plain_words() -> None:
+def test_card_describes_what_was_kept() -> None:
     assert kept_words({}) == kept_words({"paths": (0, 0, 0)}) == ""
     assert kept_words({"paths": (1, 0, 1)}) == "the one fact kept"
     assert kept_words({"paths": (3, 0, 3), "todos": (2, 1, 2)}) == "all 5 facts kept"

@@ -48,7 +48,7 @@ async def test_a_plan_is_accepted_and_each_change_asked_for(
         assert app.conversation.mode == "ask"
 
 
-async def test_what_is_typed_sends_the_plan_back(start: Start, llm: ScriptedLLM) -> None:
+async def test_typed_text_sends_the_plan_back(start: Start, llm: ScriptedLLM) -> None:
     llm.script("1. Make made.txt.", "1. Make other.txt.")
     async with start(mode="plan") as app:
         await app.say("plan it")

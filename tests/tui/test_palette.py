@@ -11,7 +11,7 @@ from crushpy.tui.screens.models import ModelsScreen
 __all__ = ["start"]
 
 
-async def test_it_lists_the_table_in_its_own_order(start: Start) -> None:
+async def test_palette_lists_commands_in_table_order(start: Start) -> None:
     async with start() as app:
         await app.opened()
         await app.press("ctrl+p")
@@ -77,7 +77,7 @@ def listed(screen: object) -> list[str]:
     return [command.title for command in screen.shown]
 
 
-async def test_in_a_very_small_terminal_there_are_commands_to_see(start: Start) -> None:
+async def test_palette_shows_commands_in_a_very_small_terminal(start: Start) -> None:
     async with start(size=(30, 8)) as app:
         await app.press("ctrl+p")
         await app.sees("Select Compaction Method", "Compact Now", "Hand Off")
@@ -114,7 +114,7 @@ async def test_a_command_that_was_typed_is_recent_too(start: Start) -> None:
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Status"], "what was used")
 
 
-async def test_where_rows_are_narrow_the_sentence_stands_below_them_in_full(start: Start) -> None:
+async def test_palette_shows_the_description_below_narrow_rows(start: Start) -> None:
     async with start(size=(80, 24)) as app:
         await app.press("ctrl+p")
         await app.shows(PaletteScreen)

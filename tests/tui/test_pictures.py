@@ -148,7 +148,7 @@ async def test_a_model_without_eyes_takes_no_picture(start: Start, workspace: Pa
         assert app.chat.attachments.images == () and app.chat.prompt.draft == "a.png"
 
 
-async def test_what_the_agent_looked_at_is_a_line(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+async def test_viewed_image_is_a_line(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture())
     llm.script(Reply(calls=[Call("view", {"file_path": "a.png"})]), "Red.")
     async with start() as app:
@@ -174,7 +174,7 @@ async def test_a_picture_on_the_clipboard_is_attached(
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo UTF8_STRING", "printf 'image/png\\n'", "sleep 1000"])
-async def test_without_a_picture_on_the_clipboard_text_is_pasted(
+async def test_paste_inserts_text_when_the_clipboard_has_no_image(
     start: Start, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crushpy.tui.terminal.clipboard.PASTE_TIMEOUT_S", 0.3)

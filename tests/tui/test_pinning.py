@@ -107,7 +107,7 @@ async def test_a_pin_that_is_not_wanted_is_all_that_the_answer_refuses(
         assert await pinned(app) == [] and "denied" not in app.text
 
 
-async def test_what_the_agent_proposes_is_asked_for(start: Start, llm: ScriptedLLM) -> None:
+async def test_proposed_pin_is_asked_about(start: Start, llm: ScriptedLLM) -> None:
     proposed = {"summary": "All of it.", "pin": ["Never touch main."]}
     llm.script(Reply(calls=[Call("ls", {})]), Reply(calls=[Call("new_session", proposed)]), "Going on.")
     async with start(size=(140, 40), compaction="llm") as app:

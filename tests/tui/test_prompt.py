@@ -90,7 +90,7 @@ async def test_keys_that_come_in_a_burst_act_in_their_order():
 
 
 @pytest.mark.slow
-async def test_it_grows_to_a_third_of_the_screen_and_then_scrolls():
+async def test_prompt_grows_to_a_third_of_the_screen():
     app = Host()
     async with app.run_test(size=(80, 24)) as pilot:
         assert app.prompt.region.height == 1
@@ -102,7 +102,7 @@ async def test_it_grows_to_a_third_of_the_screen_and_then_scrolls():
         assert app.prompt.region.bottom == 24
 
 
-async def test_it_works_in_twenty_columns_and_six_rows():
+async def test_prompt_works_at_20x6():
     app = Host()
     async with app.run_test(size=(20, 6)) as pilot:
         await type_text(pilot, "a prompt that is longer than the screen is wide")
@@ -260,7 +260,7 @@ async def test_a_lone_exclamation_mark_stays():
         assert app.prompt.text == "!"
 
 
-async def test_no_timer_runs_while_the_prompt_waits():
+async def test_prompt_runs_no_timer_while_idle():
     app = Host()
     async with app.run_test() as pilot:
         await pilot.press("a")

@@ -132,7 +132,7 @@ async def test_the_list_stands_above_the_prompt_and_moves_nothing():
         assert app.query_one(CompletionList).region.height == 2
 
 
-async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
+async def test_completion_shows_at_most_eight_rows():
     app = host([f"main{number}.py" for number in range(30)])
     async with app.run_test(size=(20, 6)) as pilot:
         await type_text(pilot, "@main")
@@ -145,7 +145,7 @@ async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
         assert app.prompt.text == "@main7.py "
 
 
-async def test_more_choices_than_are_shown_are_told_of():
+async def test_completion_counts_hidden_choices():
     commands = [AppCommand(f"Title {number}", "", "", f"command{number}") for number in range(21)]
     app = Host(PromptInput(commands=commands))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -166,7 +166,7 @@ async def test_more_choices_than_are_shown_are_told_of():
         assert "of" not in str(shown.render())
 
 
-async def test_where_one_row_is_all_there_is_room_for_it_is_a_choice():
+async def test_completion_shows_a_choice_when_there_is_one_row():
     app = host([f"main{number}.py" for number in range(30)])
     async with app.run_test(size=(20, 2)) as pilot:
         await type_text(pilot, "@main")
@@ -272,7 +272,7 @@ async def test_the_list_does_not_change_under_the_hands_of_who_moves_in_it():
         assert app.prompt.text == "@fa/fair.py "
 
 
-def test_what_was_typed_so_far_narrows_the_search_and_never_loses_a_file():
+def test_completion_narrows_without_losing_a_file():
     paths = [*many(), "src/zebra_quilt.py"]
     finder = KnownFiles(paths)
     for typed in ("z", "zq", "zqu", "zqut"):

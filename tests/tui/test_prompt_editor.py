@@ -55,7 +55,7 @@ async def test_visual_comes_before_editor_and_may_have_arguments(editor, monkeyp
         assert app.prompt.text == "--wait"
 
 
-async def test_without_an_editor_it_says_what_to_set_and_keeps_the_draft(tmp_path, monkeypatch):
+async def test_external_editor_names_the_variable_when_none_is_set(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     app = Host()
     async with app.run_test() as pilot:
@@ -113,7 +113,7 @@ async def test_control_characters_from_an_editor_are_taken_out(editor):
         assert app.prompt.text == "ab"
 
 
-async def test_where_none_is_set_an_editor_that_is_there_is_taken(tmp_path: Path, monkeypatch):
+async def test_external_editor_falls_back_to_an_installed_one(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     path = tmp_path / "vi"
     path.write_text('#!/bin/sh\nprintf " by vi" >> "$1"\n')

@@ -20,7 +20,7 @@ async def test_up_brings_earlier_prompts_and_down_the_draft():
         assert seen == ["second", "first", "first", "second", "draft", "draft"]
 
 
-async def test_what_was_just_sent_is_the_first_to_come_back():
+async def test_prompt_history_starts_with_the_last_prompt():
     app = host("older")
     async with app.run_test() as pilot:
         await type_text(pilot, "one\n!ls\n")

@@ -7,7 +7,7 @@ from crushpy.tui.widgets.prompt_queue import QueuedPrompt
 ITEMS = [QueuedPrompt("a", "first\nprompt"), QueuedPrompt("b", "second"), QueuedPrompt("c", "third")]
 
 
-async def test_it_takes_no_room_until_something_waits():
+async def test_queue_takes_no_room_when_empty():
     app = Host()
     async with app.run_test() as pilot:
         assert app.queue.region.height == 0
@@ -21,7 +21,7 @@ async def test_it_takes_no_room_until_something_waits():
         assert app.queue.region.height == 0
 
 
-async def test_it_says_when_the_queue_waits_for_enter():
+async def test_queue_says_when_it_waits_for_enter():
     app = Host()
     async with app.run_test() as pilot:
         app.queue.show(ITEMS, waiting=True)
@@ -82,7 +82,7 @@ async def test_text_in_the_queue_cannot_draw_or_act():
         assert "\x1b" not in str(app.queue.render())
 
 
-async def test_its_headline_gives_enter_one_meaning():
+async def test_queue_headline_says_what_enter_does():
     app = Host()
     async with app.run_test(size=(100, 24)) as pilot:
         app.queue.show([QueuedPrompt("1", "later")], waiting=True)

@@ -42,7 +42,7 @@ async def test_the_prompts_of_this_folder_come_back_newest_first_and_the_draft_t
         assert await walked(app, *keys) == ["three", "one", "two", "two", "one", "three", "my draft"]
 
 
-async def test_what_was_sent_since_comes_once(start: Start, llm: ScriptedLLM) -> None:
+async def test_recalled_prompts_contain_new_ones_once(start: Start, llm: ScriptedLLM) -> None:
     llm.always("Hi.")
     async with start() as app:
         await app.say("older")
@@ -54,7 +54,7 @@ async def test_what_was_sent_since_comes_once(start: Start, llm: ScriptedLLM) ->
         assert await walked(app, "up", "up", "up") == ["newer", "older", "older"]
 
 
-async def test_another_conversation_in_this_run_brings_nothing_twice(start: Start, llm: ScriptedLLM) -> None:
+async def test_recalled_prompts_are_unique_across_conversations(start: Start, llm: ScriptedLLM) -> None:
     llm.always("Hi.")
     async with start() as app:
         await recalled(app)

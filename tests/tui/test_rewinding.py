@@ -87,7 +87,7 @@ async def test_rewind_shows_the_prompts_and_brings_one_back(
         assert app.conversation.info.kind == "fork" and app.conversation.history == ()
 
 
-async def test_only_the_conversation_or_only_files_go_back(
+async def test_rewind_restores_conversation_or_files_alone(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     async with start(yolo=True) as app:
@@ -136,7 +136,7 @@ async def test_the_list_names_files_as_they_are_named_here_and_the_key_that_take
         assert str(workspace) not in app.text
 
 
-async def test_before_the_first_prompt_there_is_nothing_to_undo(start: Start) -> None:
+async def test_undo_is_refused_before_the_first_prompt(start: Start) -> None:
     async with start() as app:
         for command, told in (
             ("/undo", "There is nothing to undo"),

@@ -137,7 +137,7 @@ async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
 
 
 @pytest.mark.slow
-async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
+async def test_screens_survive_any_resize(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         before = open_screen.text
         for size in ((20, 6), (300, 80), (1, 1), (40, 12), (80, 24)):
@@ -148,7 +148,7 @@ async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
         assert len(open_screen.results) == 1
 
 
-async def test_any_theme_and_nothing_ticks_while_nothing_happens(screen: Screen[Any]) -> None:
+async def test_screens_run_no_timer_in_any_theme(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         app = open_screen.app
         for theme in ("ansi-dark", "textual-light"):
@@ -164,7 +164,7 @@ async def test_any_theme_and_nothing_ticks_while_nothing_happens(screen: Screen[
         assert [timer for timer in timers if timer._repeat is None and timer._active.is_set()] == []
 
 
-async def test_without_colours_and_with_the_mouse_alone(
+async def test_screens_work_without_colours_and_with_the_mouse(
     screen: Screen[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -174,7 +174,7 @@ async def test_without_colours_and_with_the_mouse_alone(
         assert len(open_screen.results) == 1
 
 
-async def test_what_closes_it_a_second_time_closes_nothing_else(screen: Screen[Any]) -> None:
+async def test_closing_a_screen_twice_is_harmless(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         below = open_screen.app.screen_stack[:-1]
         screen.dismiss(None)

@@ -41,7 +41,7 @@ async def test_a_key_is_named_and_never_shown() -> None:
         assert screen.results == ["openai/gpt-5.6"]
 
 
-async def test_what_is_missing_cannot_be_used_or_tried() -> None:
+async def test_missing_provider_cannot_be_chosen() -> None:
     async def check(model: str) -> str:
         raise AssertionError(model)
 
@@ -103,7 +103,7 @@ async def test_a_server_that_is_not_set_up_tells_both_ways(llm: ScriptedLLM) -> 
         assert "\x1b" not in screen.text
 
 
-def test_all_known_providers_are_there_and_ready_ones_come_first() -> None:
+def test_connect_lists_all_providers_ready_ones_first() -> None:
     found = model_sources(Settings(), {"GROQ_API_KEY": "x"})
     assert {provider.name for provider in PROVIDERS} <= {place.name for place in found}
     assert [place.name for place in found if place.ready] == ["groq", "demo/tour"]
@@ -171,7 +171,7 @@ async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyri
     assert json.loads(in_keyring.read_text()) == {"crushpy/groq": "gsk-secret"}
 
 
-async def test_what_is_no_key_is_told_and_escape_stores_nothing(in_keyring: Path) -> None:
+async def test_connect_screen_refuses_an_invalid_key(in_keyring: Path) -> None:
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.pilot.press("f2")
         await screen.until(lambda: "Key for groq" in screen.text)
@@ -182,7 +182,7 @@ async def test_what_is_no_key_is_told_and_escape_stores_nothing(in_keyring: Path
     assert not in_keyring.exists()
 
 
-async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None:
+async def test_connect_screen_names_the_variable_without_a_keyring(in_keyring: Path) -> None:
     import keyring.backends.fail
 
     keyring.set_keyring(keyring.backends.fail.Keyring())
@@ -196,7 +196,7 @@ async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None
 
 
 @pytest.mark.slow
-async def test_without_a_keyring_a_file_stores_the_key_once_the_user_agrees(
+async def test_connect_screen_stores_the_key_in_a_file_when_the_user_agrees(
     in_keyring: Path, home: Path
 ) -> None:
     import keyring.backends.fail

@@ -73,7 +73,7 @@ async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-async def test_it_scrolls_by_keys_and_closes(size: tuple[int, int]) -> None:
+async def test_help_scrolls_and_closes(size: tuple[int, int]) -> None:
     async with shown(HelpScreen({}), size) as screen:
         assert "Quit" not in screen.text
         assert "Esc Close" in screen.text

@@ -29,7 +29,7 @@ def rows(screen: Shown) -> list[str]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_is_within_reach_is_shown_and_the_current_one_marked(size: tuple[int, int]) -> None:
+async def test_models_screen_shows_usable_models_and_marks_the_current(size: tuple[int, int]) -> None:
     async with shown(ModelsScreen(Settings(), GROQ, lambda _: None), size) as screen:
         assert rows(screen)[0].startswith("demo/tour")
         assert any(row.startswith(f"● {GROQ}") for row in rows(screen))
@@ -65,7 +65,7 @@ async def test_a_name_of_ones_own_can_be_used() -> None:
         assert screen.results == ["openai/my-own"]
 
 
-async def test_nothing_that_fits_is_said() -> None:
+async def test_models_screen_says_when_nothing_matches() -> None:
     async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
         await screen.type("zzzzzz")
         assert rows(screen) == []
@@ -125,13 +125,13 @@ async def test_a_model_without_thinking_has_no_effort() -> None:
         assert (chosen, screen.results) == ([], ["demo/tour"])
 
 
-async def test_one_click_takes_a_model() -> None:
+async def test_models_screen_selects_on_click() -> None:
     async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
         await screen.click("demo/tour")
         assert screen.results == ["demo/tour"]
 
 
-async def test_what_servers_offered_is_shown_from_the_cache_and_asked_again_on_demand(
+async def test_models_screen_shows_cached_lists_and_refreshes_on_demand(
     lister: ListServer,
 ) -> None:
     settings = msgspec.convert({"providers": {"groq": {"api_base": f"{lister.url}/openai/v1"}}}, Settings)

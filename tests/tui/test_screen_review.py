@@ -92,7 +92,7 @@ async def test_an_emptied_summary_is_not_accepted() -> None:
         assert any("is empty" in message for message in screen.messages)
 
 
-async def test_another_one_is_asked_for_with_a_note() -> None:
+async def test_review_regenerates_with_a_note() -> None:
     async with reviewed() as screen:
         await screen.press("r")
         await screen.type("more on a.py ")
@@ -175,7 +175,7 @@ async def paste(screen: Shown, text: str) -> None:
     await screen.settle()
 
 
-async def test_what_is_typed_when_it_opens_is_in_the_draft(
+async def test_keys_typed_when_the_review_opens_reach_the_draft(
     start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
@@ -197,7 +197,7 @@ async def test_what_is_typed_when_it_opens_is_in_the_draft(
         assert app.conversation.info.generation == 0
 
 
-async def test_what_the_user_says_when_declining_reaches_the_agent(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_declining_a_review_passes_the_message_to_the_agent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: "The summary." if "<transcript>" in str(body["messages"][-1]) else "Yes. " * 200)
     talk = await talks(interactive=True)
     for number in range(6):

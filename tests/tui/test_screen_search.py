@@ -14,7 +14,7 @@ from crushpy.tui.screens.message_search import SearchScreen
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_is_typed_is_found_with_snippets(
+async def test_search_screen_shows_snippets(
     store: Store, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     one = await begun(store, "about animals", "a zebra", "it has stripes")
@@ -64,7 +64,7 @@ async def test_every_place_of_a_conversation_is_listed(store: Store, library: Se
         assert found.message_id in {message.id for message in await store.messages.load(info.id)}
 
 
-async def test_other_folders_are_searched_on_demand(store: Store, library: SessionBrowser) -> None:
+async def test_search_screen_searches_other_folders_on_demand(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "far away", "a zebra", cwd="/elsewhere")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         assert "Nothing found here. Press F3 to search all folders" in screen.text
@@ -108,7 +108,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
 
 
 @pytest.mark.slow
-async def test_while_others_write_what_is_indexed_is_found_and_the_rest_once_they_are_done(
+async def test_search_screen_finds_new_messages_once_they_are_indexed(
     store: Store, library: SessionBrowser
 ) -> None:
     await begun(store, "many", "a zebra")

@@ -168,7 +168,7 @@ async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
 
 
 @pytest.mark.parametrize("keys", [["home"], ["up"]])
-async def test_there_is_no_undo_where_nothing_can_be_undone(
+async def test_tree_offers_no_undo_when_there_is_no_boundary(
     family: Family, library: SessionBrowser, keys: list[str]
 ) -> None:
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
@@ -218,7 +218,7 @@ async def test_the_first_session_has_no_summary_to_compare(family: Family, libra
         assert any("has no summary" in message for message in screen.messages)
 
 
-async def test_another_mark_lets_the_first_go(family: Family, library: SessionBrowser) -> None:
+async def test_tree_has_one_mark(family: Family, library: SessionBrowser) -> None:
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("space", "up", "space")
         assert ["◆" in line for line in tree(screen)] == [False, False, True, False]
@@ -264,7 +264,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
         assert "\x1b" not in screen.text
 
 
-async def test_it_opens_at_here_whatever_keys_come_at_once(family: Family, library: SessionBrowser) -> None:
+async def test_tree_opens_at_the_current_session(family: Family, library: SessionBrowser) -> None:
     for session in (family.root, family.second, family.tip):
         screen_ = SessionTreeScreen(library, session.id, nothing)
         async with shown(screen_) as screen:

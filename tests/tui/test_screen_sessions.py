@@ -71,7 +71,7 @@ async def test_escape_returns_nothing(store: Store, library: SessionBrowser) -> 
         assert screen.results == [None]
 
 
-async def test_what_was_said_is_found_on_demand(store: Store, library: SessionBrowser) -> None:
+async def test_sessions_screen_searches_messages_on_demand(store: Store, library: SessionBrowser) -> None:
     await begun(store, "plain", "hello", "nothing of interest")
     wanted = await begun(store, "other", "hello", "the zebra crossed")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -84,7 +84,7 @@ async def test_what_was_said_is_found_on_demand(store: Store, library: SessionBr
         assert screen.results == [wanted.id]
 
 
-async def test_other_folders_are_shown_on_demand(store: Store, library: SessionBrowser) -> None:
+async def test_sessions_screen_shows_other_folders_on_demand(store: Store, library: SessionBrowser) -> None:
     await begun(store, "here")
     there = await begun(store, "there", cwd="/far/project")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -135,7 +135,7 @@ async def test_escape_leaves_the_title_and_the_screen(store: Store, library: Ses
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_while_renaming_the_line_and_the_keys_say_so(
+async def test_sessions_screen_shows_the_rename_keys(
     store: Store, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     await begun(store, "old name")
@@ -191,9 +191,7 @@ async def test_delete_marks_and_u_brings_back(store: Store, library: SessionBrow
 
 
 @pytest.mark.parametrize("key", ["delete", "ctrl+d"])
-async def test_what_is_deleted_goes_when_the_list_closes(
-    store: Store, library: SessionBrowser, key: str
-) -> None:
+async def test_sessions_screen_deletes_on_close(store: Store, library: SessionBrowser, key: str) -> None:
     await begun(store, "one")
     await begun(store, "two")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -212,7 +210,9 @@ async def test_resuming_another_also_deletes_what_is_marked(store: Store, librar
     assert await titles(store) == {"one"}
 
 
-async def test_what_is_marked_cannot_be_resumed(store: Store, library: SessionBrowser) -> None:
+async def test_sessions_screen_refuses_to_resume_a_marked_session(
+    store: Store, library: SessionBrowser
+) -> None:
     await begun(store, "one")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("delete", "enter")

@@ -252,7 +252,9 @@ async def test_the_users_editor_gets_the_text_and_gives_it_back(
     assert own().read_text() == "mine"
 
 
-async def test_no_editor_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_template_screen_reports_a_missing_editor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("EDITOR", raising=False)
     monkeypatch.delenv("VISUAL", raising=False)

@@ -462,7 +462,7 @@ def test_the_search(picture: Picture, llm: ScriptedLLM) -> None:
     assert picture(act)
 
 
-def test_what_can_be_gone_back_to(picture: Picture, llm: ScriptedLLM) -> None:
+def test_snapshot_of_the_rewind_list(picture: Picture, llm: ScriptedLLM) -> None:
     change(llm)
 
     async def act(app: Driven) -> None:
@@ -474,7 +474,7 @@ def test_what_can_be_gone_back_to(picture: Picture, llm: ScriptedLLM) -> None:
     assert picture(act)
 
 
-def test_what_going_back_changes(picture: Picture, llm: ScriptedLLM) -> None:
+def test_snapshot_of_the_rewind_preview(picture: Picture, llm: ScriptedLLM) -> None:
     change(llm)
 
     async def act(app: Driven) -> None:

@@ -22,20 +22,20 @@ def line(state: StatusBarState, width: int) -> str:
     return re.sub(r" {2,}", "  ", text)
 
 
-def test_with_room_everything_is_said() -> None:
+def test_status_bar_shows_everything_when_wide() -> None:
     assert line(BUSY, 200) == (
         "asks you  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
         "compaction llm  75% 151k/200k  session 3  $1.23"
     )
 
 
-def test_how_full_the_window_is_the_method_and_the_cost_stay() -> None:
+def test_status_bar_keeps_window_method_and_cost_when_narrow() -> None:
     for text in (line(BUSY, width) for width in range(46, 140)):
         for part in ("asks you", "↓ 1,234", "llm", "75%", "$1.23"):
             assert part in text
 
 
-def test_at_last_the_window_stays() -> None:
+def test_status_bar_keeps_the_window_when_very_narrow() -> None:
     idle = StatusBarState(model=BUSY.model, method="llm", reading=BUSY.reading)
     assert all("75%" in line(idle, width) for width in range(10, 46))
 
@@ -74,7 +74,7 @@ def test_a_million_is_1m() -> None:
     assert short(2_500_000) == "2.5M"
 
 
-def test_it_has_three_places_what_goes_on_where_and_how_full_the_window_is() -> None:
+def test_status_bar_has_three_parts() -> None:
     state = StatusBarState(
         model="openai/test-model",
         reading=Reading(50_000, 200_000, estimated=False),

@@ -64,7 +64,7 @@ async def taken_over(app: Driven, other: Store, postgres: Server, database: str)
     await other.messages.add(SESSION, said("from the other machine"))
 
 
-async def test_what_is_typed_after_another_machine_took_over_is_refused_and_stays(
+async def test_prompt_is_refused_and_kept_after_a_takeover(
     start: Start, llm: ScriptedLLM, postgres: Server, database: str, workspace: Path
 ) -> None:
     other = await stored(postgres, database, workspace)

@@ -105,7 +105,7 @@ async def test_attributes_that_are_read_exist() -> None:
     assert Keyboard is Host().get_driver_class()
 
 
-async def test_one_of_several_toasts_can_be_removed() -> None:
+async def test_toast_can_be_removed_alone() -> None:
     app = Host()
     async with app.run_test(notifications=True) as pilot:
         field = app.query_one(Input)

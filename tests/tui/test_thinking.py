@@ -15,9 +15,7 @@ __all__ = ["start"]
 TOOK = re.compile(r"▸ Thought for [1-9]\d* s  what is asked")
 
 
-async def test_how_long_it_thought_is_told_and_told_again_after_a_resume(
-    start: Start, llm: ScriptedLLM
-) -> None:
+async def test_thinking_time_is_shown_also_after_a_resume(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("Forty-two.", thinking="what is asked"), after=1))
     async with start() as app:
         await app.say("well?")

@@ -17,7 +17,7 @@ def todos(*states: str) -> Reply:
     return Reply(calls=[Call("todos", {"todos": items})])
 
 
-async def test_what_is_to_do_stays_in_view_until_it_is_done(start: Start, llm: ScriptedLLM) -> None:
+async def test_todo_stays_in_view_until_done(start: Start, llm: ScriptedLLM) -> None:
     llm.script(todos("completed", "in_progress", "pending"), "Well.", todos(*["completed"] * 3), "All done.")
     async with start() as app:
         await app.say("begin")

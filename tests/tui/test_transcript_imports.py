@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def test_neither_markdown_nor_pygments_is_loaded_before_it_is_needed() -> None:
+def test_transcript_loads_markdown_and_pygments_lazily() -> None:
     code = (
         "import sys, crushpy.tui.transcript.widget;"
         "print([name for name in ('markdown_it', 'pygments.lexers') if name in sys.modules])"

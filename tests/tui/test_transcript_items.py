@@ -51,7 +51,7 @@ async def shown(item: TranscriptItem, width: int = 100, *, opened: bool = True) 
         return here.text().rstrip()
 
 
-async def test_everything_at_80_columns() -> None:
+async def test_transcript_items_fit_80_columns() -> None:
     async with stage(EVERYTHING, (80, 70)) as here:
         text = here.text()
         for line in (
@@ -202,7 +202,7 @@ async def test_a_failed_command_is_told_once() -> None:
     assert await shown(silent) == "  ▾ ✗ bash false  exit 1\n      $ false"
 
 
-async def test_how_a_command_ended_is_told_beside_it_and_in_full_below_where_it_is_long() -> None:
+async def test_command_shows_its_exit_beside_it_or_below() -> None:
     display = Terminal("make all", "done", 2, 1.5, "timed out")
     text = await shown(ToolItem("1", "bash", "make all", "failed", display))
     assert text.split("\n")[0] == "  ▾ ✗ bash make all  exit 2 · timed out · 1.5 s"
@@ -221,7 +221,7 @@ async def test_how_a_command_ended_is_told_beside_it_and_in_full_below_where_it_
 
 
 @pytest.mark.slow
-async def test_one_is_not_told_as_many() -> None:
+async def test_counts_use_the_singular_for_one() -> None:
     excerpt = ToolItem("1", "view", "a.py", display=Excerpt("a.py", "x = 1", "python"))
     assert "  1 line\n" in await shown(excerpt)
     task = ToolItem("1", "task", "look", display=TaskReport("s", "done", (TouchedFile("a", "edited"),), 1))
@@ -355,9 +355,7 @@ SENT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;id=[0-9]+;(?:https?|mailto):[!-~]*\x1
 
 @pytest.mark.parametrize("opened", [True, False])
 @pytest.mark.parametrize("width", [20, 80, 140])
-async def test_no_escape_sequence_and_no_hidden_character_reaches_the_terminal(
-    width: int, opened: bool
-) -> None:
+async def test_transcript_draws_no_escape_sequence_or_hidden_character(width: int, opened: bool) -> None:
     async with stage(evil_items(), (width, 400)) as here:
         here.view.fold_all(not opened)
         await here.settle()
@@ -409,7 +407,7 @@ async def test_an_ansi_theme_leaves_the_colours_to_the_terminal() -> None:
                     assert colour is None or colour.triplet is None, (segment.text, colour)
 
 
-async def test_without_colours_everything_is_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_transcript_is_legible_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with stage(EVERYTHING, (80, 70)) as here:
         for strip in here.strips():
@@ -436,7 +434,7 @@ async def test_a_call_that_ends_between_two_frames_is_drawn_as_ended() -> None:
         assert "✓ task look" in here.text() and "2 steps" in here.text()
 
 
-async def test_who_allowed_an_edit_is_said_once() -> None:
+async def test_edit_shows_once_who_allowed_it() -> None:
     decision = CallDecision("allowed", "user", 0.0, answer="once")
     edit = ToolItem("1", "edit", "a.py", "done", Diff("a.py", "@@ -1,1 +1,1 @@\n-a\n+b", 1, 1))
     item = msgspec.structs.replace(edit, answer="allowed once", decision=decision)

@@ -142,7 +142,7 @@ def test_a_text_looks_the_same_however_it_is_cut(sample: tuple[str, list[int]], 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(texts(), st.integers(0, 10_000))
-def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(
+def test_markdown_too_large_to_parse_streams_like_a_finished_one(
     sample: tuple[str, list[int]], seed: int
 ) -> None:
     choose = random.Random(seed).choice
@@ -158,7 +158,7 @@ def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(
 
 @settings(max_examples=200, deadline=None)
 @given(texts(), st.integers(20, 90))
-def test_no_row_is_wider_than_the_screen(sample: tuple[str, list[int]], width: int) -> None:
+def test_markdown_rows_fit_the_width(sample: tuple[str, list[int]], width: int) -> None:
     for row in whole(sample[0], width).rows:
         assert sum(segment.cell_length for segment in row.segments) < width
         assert row.strip(width).cell_length == width
@@ -179,7 +179,7 @@ def test_no_row_is_wider_than_the_screen(sample: tuple[str, list[int]], width: i
     ],
     ids=["line", "wide-line", "table", "fence", "quotes", "lists", "brackets", "emphasis", "paragraph"],
 )
-def test_nothing_of_pathological_markdown_is_lost(text: str) -> None:
+def test_markdown_keeps_all_text_of_pathological_input(text: str) -> None:
     def letters(shown: str) -> list[str]:
         return re.findall(r"\w+|\[", shown)
 
@@ -226,7 +226,7 @@ async def test_code_gets_its_colours_once_its_fence_is_closed() -> None:
         assert len(styles()) > 1
 
 
-async def test_in_a_diff_what_is_added_is_green_and_what_is_removed_red_to_the_last_line() -> None:
+async def test_markdown_diff_is_coloured_to_the_last_line() -> None:
     for language in ("diff", "patch", "udiff"):
         async with stage([ReplyItem(f"```{language}\n-first\n+second\n-third\n+fourth\n```\n")]) as here:
             await here.settle()

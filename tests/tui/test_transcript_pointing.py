@@ -91,7 +91,7 @@ async def test_arrows_go_through_an_item_that_is_taller_than_the_screen() -> Non
         assert here.view.following
 
 
-async def test_all_is_folded_and_opened_at_once() -> None:
+async def test_transcript_folds_and_opens_all_at_once() -> None:
     async with stage(EVERYTHING, (100, 150)) as here:
         here.view.fold_all(False)
         await here.settle()
@@ -103,7 +103,7 @@ async def test_all_is_folded_and_opened_at_once() -> None:
         assert "def price" not in here.text()
 
 
-async def test_what_the_user_opened_stays_open_when_the_item_changes() -> None:
+async def test_opened_item_stays_open_when_it_changes() -> None:
     async with stage([ToolItem("1", "bash", "make", "running", output="a")]) as here:
         key = here.view.keys()[0]
         here.toggle(key)

@@ -43,7 +43,7 @@ async def press(here: Stage, *keys: str) -> None:
     await here.settle()
 
 
-async def test_it_follows_the_end_while_text_arrives() -> None:
+async def test_transcript_follows_the_end_of_a_stream() -> None:
     async with stage(LONG) as here:
         key = here.view.add(ReplyItem("", done=False))
         for number in range(40):
@@ -54,7 +54,7 @@ async def test_it_follows_the_end_while_text_arrives() -> None:
         assert here.heard(Transcript.Scrolled)[-1].more_below == 0
 
 
-async def test_it_stays_where_the_user_scrolled_and_says_how_much_is_below() -> None:
+async def test_transcript_keeps_the_scroll_position_and_counts_rows_below() -> None:
     async with stage(LONG) as here:
         await press(here, "pageup")
         assert not here.view.following
@@ -128,7 +128,7 @@ async def test_home_and_paging_down_from_there_show_everything_in_order() -> Non
 
 
 @pytest.mark.parametrize("width", [20, 21, 37, 80, 119, 120, 300])
-async def test_everything_fits_every_width(width: int) -> None:
+async def test_transcript_fits_every_width(width: int) -> None:
     async with stage(EVERYTHING, (width, 150)) as here:
         here.view.fold_all(False)
         await here.settle()
@@ -158,7 +158,7 @@ async def test_resizing_keeps_the_end_in_view_or_the_item_at_the_top() -> None:
         assert any(f"notice {number}" in here.text() for number in near)
 
 
-async def test_what_still_grows_is_seen_after_a_resize_before_more_of_it_arrives() -> None:
+async def test_growing_reply_is_drawn_after_a_resize() -> None:
     async with stage([ToolItem("1", "bash", "make", state="running")], (80, 24)) as here:
         here.view.stream(here.view.keys()[0], "compiling\n")
         here.view.stream(here.view.add(ReplyItem("", done=False)), "half a reply")
@@ -230,7 +230,7 @@ def _wheel() -> list[type]:
 
 
 @pytest.mark.slow
-async def test_nothing_is_laid_out_while_text_arrives_and_nothing_ticks_afterwards() -> None:
+async def test_streaming_causes_no_layout_and_leaves_no_timer() -> None:
     async with stage(LONG) as here:
         layouts: list[object] = []
         here.app.screen.screen_layout_refresh_signal.subscribe(here.app, layouts.append)

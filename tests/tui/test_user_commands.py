@@ -47,9 +47,7 @@ def lives(file: Path) -> bool:
     return state not in ("Z", "X")
 
 
-async def test_it_is_there_at_once_with_what_it_prints_and_open_when_it_is_done(
-    start: Start, workspace: Path
-) -> None:
+async def test_user_command_block_appears_at_once_and_stays_open(start: Start, workspace: Path) -> None:
     async with start() as app:
         await run(app, f"echo first; {UNTIL_TOLD}; echo second")
         await app.sees("● ! echo first", " first")
@@ -59,7 +57,7 @@ async def test_it_is_there_at_once_with_what_it_prints_and_open_when_it_is_done(
         await app.sees("✓ ! echo first", " first", " second")
 
 
-async def test_what_was_closed_by_hand_stays_closed(start: Start, workspace: Path) -> None:
+async def test_user_command_block_closed_by_hand_stays_closed(start: Start, workspace: Path) -> None:
     async with start() as app:
         await run(app, f"echo a line of it; {UNTIL_TOLD}")
         await app.sees("● ! echo", "     a line of it")
@@ -80,7 +78,7 @@ async def test_a_key_stops_it_and_all_that_it_started(start: Start, workspace: P
         assert not app.app._exit
 
 
-async def test_one_that_will_not_end_is_killed_by_a_second_press(
+async def test_user_command_is_killed_by_a_second_press(
     start: Start, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "END_GRACE_S", 1_000.0)
@@ -117,7 +115,7 @@ async def test_leaving_the_app_ends_it_and_what_it_left_in_the_background(
         assert not lives(workspace / "shell") and not lives(workspace / "left")
 
 
-async def test_one_that_takes_too_long_is_ended_and_what_it_printed_is_kept(
+async def test_user_command_is_ended_at_its_limit_and_keeps_its_output(
     start: Start, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(user_commands, "COMMAND_TIMEOUT_S", 5.0)
@@ -152,7 +150,7 @@ async def test_a_failed_one_says_so_and_shows_its_output_once(start: Start) -> N
         assert app.text.count("     broken pieces") == 1
 
 
-async def test_how_it_ended_is_said_below_an_output_that_fills_the_screen(start: Start) -> None:
+async def test_user_command_shows_its_exit_below_a_long_output(start: Start) -> None:
     async with start() as app:
         await run(app, "seq 100; exit 3")
         await app.sees("    ✗ exit 3", " 100")
@@ -174,7 +172,7 @@ async def test_the_agent_does_not_see_it_and_it_is_not_stored(start: Start, llm:
         assert "42nd" not in app.text
 
 
-async def test_its_block_comes_back_where_the_transcript_was_shown_anew(
+async def test_user_command_block_returns_after_a_redraw(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     llm.script("The answer is 42.")

@@ -29,7 +29,7 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interaction, "SEARCH_SLICE_S", 0.0)
 
 
-async def test_it_is_whole_again_after_a_resume(start: Start, llm: ScriptedLLM) -> None:
+async def test_very_long_reply_is_whole_after_a_resume(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Reply(TEXT, chunk=6_000))
     for resumed in (False, True):
         async with start(size=(80, 24), resume_latest=resumed) as app:

@@ -101,7 +101,7 @@ TEXTS = some.text(alphabet="ab _.\n\té", max_size=30)
 @pytest.mark.slow
 @given(TEXTS, KEYS)
 @settings(max_examples=300, deadline=None)
-def test_no_keys_break_it_and_undo_brings_back_what_was(text: str, keys: str) -> None:
+def test_vim_survives_any_keys_and_undo_restores_the_text(text: str, keys: str) -> None:
     shown, vim = typed("|" + text, keys)
     now = Edited(shown.replace("|", "", 1), shown.index("|"))
     assert 0 <= now.cursor <= len(now.text)
@@ -119,7 +119,7 @@ def vim_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-async def test_in_the_app_esc_gives_commands_and_enter_sends_in_both_modes(
+async def test_vim_enters_normal_mode_with_esc_and_sends_with_enter(
     start: Start, llm: ScriptedLLM, vim_home: None
 ) -> None:
     llm.script("First answer.", Stall(Reply("Half an answer", chunk=4), after=2), "Third answer.")

@@ -39,7 +39,7 @@ async def test_an_escape_that_interrupts_leaves_the_line(start: Start) -> None:
         await app.sees("stopped", LINE)
 
 
-async def test_where_that_cannot_be_remembered_it_is_told(start: Start, home: Path) -> None:
+async def test_welcome_reports_when_its_state_cannot_be_stored(start: Start, home: Path) -> None:
     async with start(model="demo/tour") as app:
         await app.sees(LINE)
         (home / "state.toml").mkdir(parents=True)
@@ -48,7 +48,7 @@ async def test_where_that_cannot_be_remembered_it_is_told(start: Start, home: Pa
         await app.sees("The notice will be shown again", "state.toml")
 
 
-async def test_there_is_no_such_line_for_a_real_model(start: Start, llm: ScriptedLLM) -> None:
+async def test_welcome_has_no_demo_line_for_a_real_model(start: Start, llm: ScriptedLLM) -> None:
     async with start() as app:
         await app.sees("test-model")
         assert "demo/tour" not in app.text
@@ -78,6 +78,6 @@ async def test_the_last_conversation_is_a_key_away(start: Start, llm: ScriptedLL
         await app.sees("There is no later conversation in this folder.")
 
 
-async def test_on_a_wide_screen_the_greeting_is_not_wrapped(start: Start, llm: ScriptedLLM) -> None:
+async def test_welcome_is_not_wrapped_on_a_wide_screen(start: Start, llm: ScriptedLLM) -> None:
     async with start(size=(200, 50)) as app:
         await app.sees("█▀▀ █▀█ █ █ █▀▀ █ █ █▀█ █ █", "? keys   Ctrl+P commands   @ file   ! shell")
