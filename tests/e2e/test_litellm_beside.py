@@ -13,7 +13,7 @@ from support.process_state import alive
 
 pytestmark = pytest.mark.slow
 
-CTRL_C = "\x03"
+CTRL_C, CTRL_U = "\x03", "\x15"
 
 
 def helpers(terminal: Terminal) -> list[int]:
@@ -84,6 +84,7 @@ def test_litellm_process_is_restarted_by_typing_after_its_death(
         until(lambda: helpers(terminal) not in ([], [pid]), "the request was tried again in a new one")
         terminal.press(CTRL_C)
         terminal.wait_rest()
+        terminal.press(CTRL_U)  # the prompt without a reply is in the input again
         [second] = helpers(terminal)
         os.kill(second, signal.SIGKILL)
         until(lambda: not helpers(terminal), "it is gone")
