@@ -254,7 +254,7 @@ class Conversation:
     async def close(self) -> None:
         """Ends the running turn and all background jobs; closes connections and the database."""
         if (running := self._run_slot.running) is not None:
-            self.prompts.clear()
+            self.prompts.close()
             self._approvals.ending = BY_LEAVING
             self.interrupt()
             await asyncio.wait([running])

@@ -124,11 +124,15 @@ class Prompts:
         self.attachments = Attachments(scope)
         self._queue = QueuedPrompts(self.attachments)
         self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
-        self.clear = self._queue.clear
         self.hooks_started = False
         self._returns = scope.interactive
         """A prompt that was not answered goes back to the user: it waits in the queue, and the front end may
         move it to its input. Elsewhere a prompt that was stored is part of the next request."""
+
+    def close(self) -> None:
+        """The conversation ends: no input is left that a prompt could go back to."""
+        self._queue.clear()
+        self._returns = False
 
     @property
     def queue(self) -> tuple[Message, ...]:

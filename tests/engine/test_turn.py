@@ -350,6 +350,19 @@ async def test_unanswered_prompt_is_withdrawn_and_queued_in_the_app(talks: Talks
     assert talk.of(PromptCommitted)[1].message_id == queued.id
 
 
+async def test_unanswered_prompt_is_part_of_the_next_request_when_the_app_was_left(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(headers=False), "Hello.")
+    talk = await talks(interactive=True)
+    talk.conversation.submit("first")
+    await llm.wait_requests()
+    await talk.close()
+    talk = await talks(resume_latest=True)
+    assert await talk.ask("second") == "done"
+    assert llm.requests[-1].body["messages"][-1]["content"] == "first\n\nsecond"
+
+
 async def test_prompt_stays_when_thoughts_of_its_reply_have_come(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("Yes.", thinking="Well, then"), after=1), "Hello.")
     talk = await talks(interactive=True)
