@@ -75,8 +75,11 @@ class Machine:
 
     def cpu_s(self, *, ended: bool) -> float:
         """The CPU time of these processes; `ended`: also of those of tasks that have ended."""
-        times = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in self.processes()]
-        ticks = sum(int(tick) for one in times for tick in one[11 : 15 if ended else 13])
+        times = [
+            Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            for process in self.processes()
+        ]
+        ticks = sum(int(tick) for fields in times for tick in fields[11 : 15 if ended else 13])
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def idle_figures(self, seconds: float) -> tuple[float, float, float]:
@@ -86,7 +89,7 @@ class Machine:
         before = self.cpu_s(ended=False)
         time.sleep(seconds)
         share = 100 * (self.cpu_s(ended=False) - before) / seconds
-        files = [Path(f"/proc/{one}/smaps_rollup").read_text() for one in self.processes()]
+        files = [Path(f"/proc/{process}/smaps_rollup").read_text() for process in self.processes()]
         lines = [line.split() for file in files for line in file.splitlines()[1:]]
         sizes = [sum(int(line[1]) for line in lines if line[0] == name) / 1_000 for name in ("Pss:", "Rss:")]
         return sizes[0], sizes[1], share

@@ -87,8 +87,8 @@ def main() -> None:
         for _ in range(runs):
             for home, taken in times.items():
                 taken.append(run_once(llm, home)[0])
-        without, with_five = (min(one) * 1_000 for one in times.values())
-        medians = [statistics.median(one) * 1_000 for one in times.values()]
+        without, with_five = (min(taken) * 1_000 for taken in times.values())
+        medians = [statistics.median(taken) * 1_000 for taken in times.values()]
         print(
             f"first request, best of {runs}: {without:.0f} ms without servers, {with_five:.0f} ms with five"
         )

@@ -97,10 +97,10 @@ async def main(url: str) -> None:
         tools, _ = read_definitions("server", data.get("tools", ()), McpTools())
         schemas = {tool.name: tool.schema for tool in tools}
         calls: list[Json] = context.get("toolCalls") or [{"name": name} for name in schemas]
-        for one in calls:
-            arguments = one.get("arguments") or _arguments(schemas, str(one["name"]))
+        for call in calls:
+            arguments = call.get("arguments") or _arguments(schemas, str(call["name"]))
             try:
-                await person.call(str(one["name"]), arguments)
+                await person.call(str(call["name"]), arguments)
             except McpError as error:
                 print(error, file=sys.stderr)
         person.process.end()

@@ -35,9 +35,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="type-ahead-") as top:
             lost = [moment for moment in moments if not kept(Path(top), moment)]
     finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+        for process in busy:
+            process.kill()
+            process.wait()
     print(f"{len(moments)} starts, {len(lost)} lost something" + (f": {lost}" if lost else ""))
     return 1 if lost else 0
 

@@ -52,7 +52,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(values_of(inner[0]), values_of(inner[1]), max_size=3)
     if kind is Event:  # inside a `TaskEvent`
-        return st.sampled_from([one for one in KINDS if one is not TaskEvent]).flatmap(values_of)
+        return st.sampled_from([kind for kind in KINDS if kind is not TaskEvent]).flatmap(values_of)
     if isinstance(kind, type) and issubclass(kind, tuple):
         return st.tuples(*map(values_of, get_type_hints(kind).values())).map(lambda values: kind(*values))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

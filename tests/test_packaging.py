@@ -160,7 +160,9 @@ def locked(name: str) -> dict[str, str]:
         requirement, *hashes = re.split(r"\s+--hash=", line)
         pin = PIN.fullmatch(requirement.strip())
         assert pin, f"{name}: not a pin with hashes: {line[:100]}"
-        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", one.strip()) for one in hashes), line[:100]
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest.strip()) for digest in hashes), (
+            line[:100]
+        )
         found[pin[1].replace("_", "-")] = pin[2]
     return found
 

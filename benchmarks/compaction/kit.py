@@ -72,8 +72,8 @@ def useless(sent: str, talk: Talk) -> str:
 
 def lossy(sent: str, talk: Talk) -> str:
     """Forgets a third of the statements it was sent, each time another third."""
-    found = [one.content for one in talk.canaries if one.content in sent]
-    return "\n".join(["## Notes", *(f"- {one}" for at, one in enumerate(found) if (at + len(sent)) % 3)])
+    found = [canarie.content for canarie in talk.canaries if canarie.content in sent]
+    return "\n".join(["## Notes", *(f"- {entry}" for at, entry in enumerate(found) if (at + len(sent)) % 3)])
 
 
 def hostile(sent: str, talk: Talk) -> str:
@@ -88,10 +88,13 @@ def survival(text: str, talk: Talk) -> dict[str, measure.Share]:
     """By the kit's own probes: of the rules and of all other statements, how many are in `text`."""
     from compaction_kit.probes import BehaviorProbe  # pyright: ignore
 
-    held = {one.id: BehaviorProbe().probe(one, text).survived for one in talk.canaries}
-    kinds = {"rules": [one for one in talk.canaries if one.type.value in RULES]}
-    kinds["other"] = [one for one in talk.canaries if one not in kinds["rules"]]
-    return {kind: measure.Share(sum(held[one.id] for one in some), len(some)) for kind, some in kinds.items()}
+    held = {canarie.id: BehaviorProbe().probe(canarie, text).survived for canarie in talk.canaries}
+    kinds = {"rules": [canarie for canarie in talk.canaries if canarie.type.value in RULES]}
+    kinds["other"] = [canarie for canarie in talk.canaries if canarie not in kinds["rules"]]
+    return {
+        kind: measure.Share(sum(held[message.id] for message in some), len(some))
+        for kind, some in kinds.items()
+    }
 
 
 # --- through the engine and through others ----------------------------------------------------

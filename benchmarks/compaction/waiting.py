@@ -154,8 +154,16 @@ def main() -> None:
 
 
 def _report(waits: Waits, title: str) -> str:
-    ready = [ms for ms, one in zip(waits.milliseconds, waits.boundaries, strict=True) if one.prepared]
-    others = [ms for ms, one in zip(waits.milliseconds, waits.boundaries, strict=True) if not one.prepared]
+    ready = [
+        ms
+        for ms, millisecond in zip(waits.milliseconds, waits.boundaries, strict=True)
+        if millisecond.prepared
+    ]
+    others = [
+        ms
+        for ms, millisecond in zip(waits.milliseconds, waits.boundaries, strict=True)
+        if not millisecond.prepared
+    ]
     lines = [f"\n{title}: {len(waits.boundaries)} boundaries, {waits.moments}"]
     for name, found in (("ready in time", ready), ("waited for", others)):
         if found:

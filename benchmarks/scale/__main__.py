@@ -106,7 +106,7 @@ def _measure(row: ModuleType, wanted: list[int]) -> None:
 
 def sizes(text: str) -> list[int]:
     """Those of a list with commas."""
-    return [number(one) for one in text.split(",")]
+    return [number(word) for word in text.split(",")]
 
 
 def number(text: str) -> int:

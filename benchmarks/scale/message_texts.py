@@ -135,8 +135,8 @@ def _sources() -> list[tuple[str, list[str]]]:
 @cache
 def _sentences() -> list[str]:
     found = (text for _, lines in _sources() for text in _DOCSTRING.findall("\n".join(lines)))
-    sentences = (" ".join(one.split()) for text in found for one in text.split(". "))
-    return [one for one in sentences if len(one) > 20]
+    sentences = (" ".join(word.split()) for text in found for word in text.split(". "))
+    return [sentence for sentence in sentences if len(sentence) > 20]
 
 
 @cache

@@ -168,7 +168,7 @@ class EditorThread:
         ]
 
     async def set_option(self, name: str, value: str) -> None:
-        known = {option["id"]: [one["value"] for one in option["options"]] for option in self.options()}
+        known = {option["id"]: [choice["value"] for choice in option["options"]] for option in self.options()}
         if name not in known:
             raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
         if name != "model" and value not in known[name]:
@@ -192,20 +192,29 @@ class EditorThread:
         own = [
             {
                 "name": name,
-                "description": one.help,
-                **({"input": {"hint": one.argument}} if one.argument else {}),
+                "description": command.help,
+                **({"input": {"hint": command.argument}} if command.argument else {}),
             }
-            for name, one in COMMANDS.items()
+            for name, command in COMMANDS.items()
         ]
-        own += [{"name": one.slash, "description": one.help} for one in self.conversation.commands.listed()]
+        own += [
+            {"name": command.slash, "description": command.help}
+            for command in self.conversation.commands.listed()
+        ]
         self._update({"sessionUpdate": "available_commands_update", "availableCommands": own})
 
     async def replay(self) -> None:
         store, info = self.conversation.sessions.store, self.conversation.info
         messages = await store.messages.load_lineage(info.id)
-        lineage = {one.id for one in await store.sessions.load_lineage(info.id)}
+        lineage = {session.id for session in await store.sessions.load_lineage(info.id)}
         made = await store.boundaries.load_conversation(info.root_id)
-        passed = iter([one for one in made if one.child_id in lineage and one.trigger not in KEEPS_CONTEXT])
+        passed = iter(
+            [
+                boundary
+                for boundary in made
+                if boundary.child_id in lineage and boundary.trigger not in KEEPS_CONTEXT
+            ]
+        )
         waiting, self._branches = self._branches, list[OpenBranch]()
         for message in messages:
             if waiting and message.id == waiting[0].first:
@@ -315,8 +324,8 @@ class EditorThread:
                     text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
                 case "tree":
                     text = "\n".join(
-                        f"- {one.session.id} {one.relation}{' (here)' if one.tip else ''}"
-                        for one in await talk.sessions.tree(talk.info.id)
+                        f"- {row.session.id} {row.relation}{' (here)' if row.tip else ''}"
+                        for row in await talk.sessions.tree(talk.info.id)
                     )
                 case _:
                     budget = talk.context.budget()

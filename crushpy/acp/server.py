@@ -202,7 +202,7 @@ class AcpServer:
                 "updatedAt": datetime.fromtimestamp(info.updated_at, UTC).isoformat(),
                 **({"_meta": {"crushpy": {"fork_of": forked}}} if forked else {}),
             }
-            for name, info, forked in sorted(named, key=lambda one: -one[1].updated_at)
+            for name, info, forked in sorted(named, key=lambda row: -row[1].updated_at)
         ]
         more = len(found) > start + PAGE_SIZE
         return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
@@ -239,6 +239,8 @@ def _server_flags(servers: Sequence[wire.McpServerParams]) -> dict[str, object]:
     flags: dict[str, object] = {}
     for server in servers:
         given: rpc.Json = {name: getattr(server, name) for name in ("url", "command", "args")}
-        given |= {name: {one.name: one.value for one in getattr(server, name)} for name in ("env", "headers")}
+        given |= {
+            name: {entry.name: entry.value for entry in getattr(server, name)} for name in ("env", "headers")
+        }
         flags |= {f"mcp.{server.name}.{key}": value for key, value in given.items() if value}
     return flags

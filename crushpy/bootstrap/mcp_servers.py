@@ -41,14 +41,14 @@ class McpServers:
         if (environment.trusted and (root / PROJECT_FILE).exists()) or environment.paths.plugins.is_dir():
             self.names: Sequence[str] = list(self.configs())
         else:
-            self.names = [name for name, one in environment.settings.mcp.items() if one.enabled]
+            self.names = [name for name, server in environment.settings.mcp.items() if server.enabled]
 
     def configs(self) -> "dict[str, ServerConfig]":
         from crushpy.extensions.mcp.configuration import configured_servers
 
         if self._configs is None:
             root = self._environment.root if self._environment.trusted else None
-            plugins = [one.folder for one in self._environment.extensions.places if one.plugin]
+            plugins = [place.folder for place in self._environment.extensions.places if place.plugin]
             self._configs, self.problems = configured_servers(
                 self._environment.settings.mcp, root, plugins, self._environment.editor_servers
             )
@@ -62,8 +62,8 @@ class McpServers:
     def prompts(self) -> list[tuple[str, str]]:
         return [
             (mcp_tool_name(server, str(prompt.get("name"))), str(prompt.get("description", "")))
-            for server, one in self._known().items()
-            for prompt in one.prompts
+            for server, known in self._known().items()
+            for prompt in known.prompts
         ]
 
     async def prompt(self, name: str, words: Sequence[str]) -> str:
@@ -71,7 +71,7 @@ class McpServers:
         hub = self.hub()
         server, prompt = hub.resolve("", name)
         known = hub.servers[server].known
-        prompts = {one["name"]: one["arguments"] for one in (known.prompts if known else ())}
+        prompts = {prompt["name"]: prompt["arguments"] for prompt in (known.prompts if known else ())}
         names: Sequence[str] = prompts.get(prompt, ())
         return await hub.read(server, prompt, "prompt", dict(zip(names, words, strict=False)))
 
@@ -79,8 +79,8 @@ class McpServers:
     def resources(self) -> list[tuple[str, str]]:
         return [
             (f"{server}:{entry['uri']}", str(entry.get("name") or ""))
-            for server, one in self._known().items()
-            for entry in one.resources
+            for server, known in self._known().items()
+            for entry in known.resources
             if str(entry.get("uri", "")).isprintable() and " " not in entry["uri"]
         ]
 

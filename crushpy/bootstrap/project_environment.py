@@ -75,9 +75,9 @@ def find_servers(settings: LspSettings) -> Iterator[tuple[str, str, tuple[str, .
     command if it is not on the PATH."""
     for endings, servers in (LSP_SERVERS | settings.servers).items():
         for named in servers:
-            words = [one.split() for one in named.split("||")]
+            words = [words.split() for words in named.split("||")]
             commands = [(shutil.which(program) or "", *args) for program, *args in words]
-            yield endings, named, next((one for one in commands if one[0]), ())
+            yield endings, named, next((command for command in commands if command[0]), ())
 
 
 class ProjectEnvironment:

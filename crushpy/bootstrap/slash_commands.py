@@ -45,11 +45,13 @@ class SlashCommands:
     def listed(self) -> list[AppCommand]:
         """All of them, for the palette and the completion."""
         found = [AppCommand(name, "slash", one_line(text)[:80], name) for name, text in self._servers.prompts]
-        for name, one in self._extensions.commands().items():
-            folder, hint = one.file.parent.name, one.document.text("argument-hint")
-            below = one.kind == "commands" and folder != one.kind and ":" not in name
+        for name, command in self._extensions.commands().items():
+            folder, hint = command.file.parent.name, command.document.text("argument-hint")
+            below = command.kind == "commands" and folder != command.kind and ":" not in name
             aliases = (f"{folder}:{name}",) if below else ()
-            found.append(AppCommand(name, "slash", one_line(one.description)[:80], name, hint, "", aliases))
+            found.append(
+                AppCommand(name, "slash", one_line(command.description)[:80], name, hint, "", aliases)
+            )
         return found
 
     async def expand(self, text: str) -> CommandPrompt | None:

@@ -36,7 +36,9 @@ class UserExtensions(Skills):
         if self._paths.plugins.is_dir():
             return frozenset(KINDS)
         project, user = extension_folders(self._paths, self._root)
-        return frozenset(kind for kind in KINDS if any((one / kind).is_dir() for one in (*project, *user)))
+        return frozenset(
+            kind for kind in KINDS if any((folder / kind).is_dir() for folder in (*project, *user))
+        )
 
     @cached_property
     def places(self) -> "tuple[Place, ...]":
@@ -54,7 +56,7 @@ class UserExtensions(Skills):
 
     def use(self, kind: FileKind) -> "dict[str, Extension]":
         """Those that were not refused, by name."""
-        return {one.name: one for one in self.find(kind) if one.status != "refused"}
+        return {extension.name: extension for extension in self.find(kind) if extension.status != "refused"}
 
     def listing(self, window: Callable[[], int | None]) -> str:
         """The part of the system prompt that names the skills and sub-agents; empty if there are none."""
@@ -69,10 +71,10 @@ class UserExtensions(Skills):
 
     def _offered(self) -> "list[Extension]":
         skills = self.use("skills").values()
-        return [one for one in skills if not one.document.flag("disable-model-invocation")]
+        return [skill for skill in skills if not skill.document.flag("disable-model-invocation")]
 
     def load_skill(self, name: str) -> tuple[str, str]:
-        skills = {one.name: one for one in self._offered()}
+        skills = {skill.name: skill for skill in self._offered()}
         found = skills.get(name) or skills.get(name.rpartition(":")[2])
         if found is None:
             names = ", ".join(skills) or "none"
@@ -84,15 +86,15 @@ class UserExtensions(Skills):
     def new_skills(self, known: str) -> str:
         """`known`: the system prompt and earlier notes."""
         listed = set(_LISTED.findall(known))
-        new = [one for one in self._offered() if one.name not in listed]
-        return "\n".join(f"- {one.name}: {one.description}" for one in new)
+        new = [skill for skill in self._offered() if skill.name not in listed]
+        return "\n".join(f"- {skill.name}: {skill.description}" for skill in new)
 
     def commands(self) -> "dict[str, Extension]":
         """What the user can call by `/name`: the commands, and the skills that are not named like another."""
         skills = {
-            name: one
-            for name, one in self.use("skills").items()
-            if one.document.text("user-invocable") != "false" and by_slash(name) is None
+            name: skill
+            for name, skill in self.use("skills").items()
+            if skill.document.text("user-invocable") != "false" and by_slash(name) is None
         }
         return skills | self.use("commands")
 
@@ -116,8 +118,8 @@ class UserExtensions(Skills):
         """The folders whose files may be read without a question, and are visible to commands."""
         if "skills" not in self._kinds:
             return []
-        plugins = [one.folder for one in self.places if one.plugin]
-        sources = [source for one in self.places for source in one.sources("skills")]
+        plugins = [place.folder for place in self.places if place.plugin]
+        sources = [source for place in self.places for source in place.sources("skills")]
         return [*plugins, *(source for source in sources if source.is_dir())]
 
 

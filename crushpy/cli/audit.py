@@ -104,7 +104,9 @@ def _format_record(record: "AuditRow") -> str:
 
 
 def _format_decision(content: dict[str, Any]) -> str:
-    targets = ", ".join(str(one.get("value", "")) for one in content.get("touches", ()) if one.get("value"))
+    targets = ", ".join(
+        str(touched.get("value", "")) for touched in content.get("touches", ()) if touched.get("value")
+    )
     by_user = f" by {content.get('user')}" if content.get("by") == "user" else ""
     answer = {"conversation": " for this conversation", "once": " once", "always": " always", "deny": ""}
     text = str(content.get("answer", ""))

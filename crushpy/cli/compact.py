@@ -52,8 +52,11 @@ async def compact(
         found = [template_from_file("summary", file) for file in files]
         if dry_run:
             results = [
-                (one.path if one else "effective template", await conversation.context.rehearse(focus, one))
-                for one in found or [None]
+                (
+                    template.path if template else "effective template",
+                    await conversation.context.rehearse(focus, template),
+                )
+                for template in found or [None]
             ]
             if as_json:
                 print_json([{"template": name, "result": result} for name, result in results])

@@ -50,7 +50,9 @@ async def _open_list(name: str) -> "AsyncGenerator[tuple[Store, str, list[FleetT
     async with open_store() as store:
         require_server(store.location)
         lists = await store.fleet.list_lists() if name else []
-        found = lists[:1] if name == "latest" else [one for one in lists if one.startswith(name.lower())]
+        found = (
+            lists[:1] if name == "latest" else [listed for listed in lists if listed.startswith(name.lower())]
+        )
         if name and len(found) != 1:
             several = f"Several task lists start with {name!r}: {', '.join(found)}."
             raise UsageError(
@@ -82,12 +84,12 @@ async def status(
     async with _open_list(name) as (store, root_id, _):
         while True:
             ids = [root_id] if root_id else (await store.fleet.list_lists())[:RECENT_LISTS]
-            lists = {one: await store.fleet.load(one) for one in ids}
+            lists = {id_: await store.fleet.load(id_) for id_ in ids}
             active = [row for row in lists.get(root_id, ()) if row.task.state not in ENDED]
             windows = {row.task.name: await _read_window(store, models, row) for row in active}
             shown = FleetStatus(root_id, await store.fleet.list_workers(), lists, windows)
             if as_json:
-                facts = {one: [shown.facts(row) for row in rows] for one, rows in lists.items()}
+                facts = {listed: [shown.facts(row) for row in rows] for listed, rows in lists.items()}
                 print_json({"workers": shown.workers, "lists": facts})
             elif redraws:
                 size = shutil.get_terminal_size()
@@ -124,9 +126,13 @@ class FleetStatus(msgspec.Struct):
         from crushpy.fleet.submitter import describe_row
 
         lines = [] if self.workers else ["no workers"]
-        for one in self.workers:
-            words = (f"{one.running} of {one.slots} slots", *one.labels, *(["draining"] * one.draining))
-            lines.append(f"worker {one.name}  crushpy {one.version}, {' '.join(words)}")
+        for worker in self.workers:
+            words = (
+                f"{worker.running} of {worker.slots} slots",
+                *worker.labels,
+                *(["draining"] * worker.draining),
+            )
+            lines.append(f"worker {worker.name}  crushpy {worker.version}, {' '.join(words)}")
         for root_id, rows in self.lists.items():
             done, cost = sum(row.task.state == "done" for row in rows), sum(row.task.cost for row in rows)
             lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {money(cost)}")
@@ -150,7 +156,9 @@ class FleetStatus(msgspec.Struct):
         used, size = self.windows.get(row.task.name, (0, 0))
         return msgspec.to_builtins(row.task) | {
             "worker": row.worker if row.token else "",
-            "host": next((one.host for one in self.workers if row.token and one.name == row.worker), ""),
+            "host": next(
+                (worker.host for worker in self.workers if row.token and worker.name == row.worker), ""
+            ),
             "deaths": row.deaths,
             "waiting_for": row.stuck,
             "question": msgspec.json.decode(row.question) if row.question else None,
@@ -290,7 +298,7 @@ async def merge(name: ListId) -> None:
     branches = {
         row.task.name: row.task.branch for row in rows if row.task.branch and row.task.state == "done"
     }
-    chosen = [branches[one] for one in order if one in branches]
+    chosen = [branches[task] for task in order if task in branches]
     merged, conflicts = await asyncio.to_thread(
         merge_branches, working_folder(), root_id, spec.fleet.base, chosen
     )

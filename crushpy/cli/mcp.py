@@ -39,14 +39,14 @@ def list_servers(as_json: AsJson = False) -> None:
     rows: list[Json] = [
         {
             "name": name,
-            "origin": one.config.origin,
-            "command": None if one.config.settings.url else one.config.command_line,
-            "url": one.config.settings.url or None,
-            "sandbox": one.config.settings.sandbox,
-            "protocol": one.known.protocol if one.known else None,
-            "tools": [tool.name for tool in one.tools] if one.known else None,
+            "origin": server.config.origin,
+            "command": None if server.config.settings.url else server.config.command_line,
+            "url": server.config.settings.url or None,
+            "sandbox": server.config.settings.sandbox,
+            "protocol": server.known.protocol if server.known else None,
+            "tools": [tool.name for tool in server.tools] if server.known else None,
         }
-        for name, one in servers.hub().servers.items()
+        for name, server in servers.hub().servers.items()
     ]
     lines: list[str] = []
     for row in rows:

@@ -132,14 +132,16 @@ def _print_totals(
     """Prints the totals; returns 1 if a path was given and nothing in it could be used."""
     from collections import Counter
 
-    usable = [one for one in outcomes if one.status in ("imported", "updated", "unchanged", "busy")]
-    imported = [one for one in usable if one.status in ("imported", "updated")]
+    usable = [
+        outcome for outcome in outcomes if outcome.status in ("imported", "updated", "unchanged", "busy")
+    ]
+    imported = [source for source in usable if source.status in ("imported", "updated")]
     unmapped: Counter[str] = Counter()
-    for one in outcomes:
-        unmapped.update(one.unmapped)
-        if one.status == "skipped":
-            unmapped[one.note] += 1
-        elif one.status in ("failed", "empty"):
+    for outcome in outcomes:
+        unmapped.update(outcome.unmapped)
+        if outcome.status == "skipped":
+            unmapped[outcome.note] += 1
+        elif outcome.status in ("failed", "empty"):
             unmapped["session that cannot be read"] += 1
     code = 0 if usable or path is None else 1
     if as_json:
@@ -150,7 +152,7 @@ def _print_totals(
                 "places": [str(place) for place in places],
                 "conversations": outcomes,
                 "imported": len(imported),
-                "messages": sum(one.messages for one in imported),
+                "messages": sum(session.messages for session in imported),
                 "unmapped": dict(sorted(unmapped.items())),
             }
         )
@@ -160,7 +162,7 @@ def _print_totals(
         print_note(f"Nothing found: no sessions of {source.title} in {searched}")
         return code
     verb = "would be imported" if dry_run else "imported"
-    messages = counted(sum(one.messages for one in imported), "message")
+    messages = counted(sum(session.messages for session in imported), "message")
     words = [f"{counted(len(imported), 'conversation')} with {messages} {verb}"]
     if len(usable) > len(imported):
         words.append(f"{len(usable) - len(imported)} unchanged")

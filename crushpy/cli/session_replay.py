@@ -47,7 +47,7 @@ async def replay_command(
 
     given = {"method": method or "", "threshold": threshold, "template": template, "window": window}
     given["prepare"] = "" if prepare is None else str(prepare).lower()
-    pairs = (one.partition("=") for one in compare.split(",") if one.strip())
+    pairs = (change.partition("=") for change in compare.split(",") if change.strip())
     changes = [ReplayChanges(), _read_changes({name: value for name, value in given.items() if value})]
     changes.append(_read_changes({name.strip(): value.strip() for name, _, value in pairs}))
     settings, models = load_models()
@@ -72,19 +72,19 @@ def _read_changes(values: "Mapping[str, str]") -> "ReplayChanges":
 
 def _report(found: "Sequence[Replay]") -> list[str]:
     rows = [
-        ("", [one.label for one in found]),
-        ("compactions", [str(len(one.boundaries)) for one in found]),
-        ("largest request", [f"{one.peak:,}" for one in found]),
-        ("input tokens", [f"{one.usage.total - one.usage.output_tokens:,}" for one in found]),
-        ("  cached", [f"{one.usage.cache_read_tokens:,}" for one in found]),
-        ("output tokens", [f"{one.usage.output_tokens:,}" for one in found]),
-        ("cost", [f"${one.usage.cost:.4f}" if one.usage.cost else "-" for one in found]),
-        ("facts carried", [f"{one.facts[1]} of {one.facts[0]}" for one in found]),
+        ("", [replayed.label for replayed in found]),
+        ("compactions", [str(len(replayed.boundaries)) for replayed in found]),
+        ("largest request", [f"{replayed.peak:,}" for replayed in found]),
+        ("input tokens", [f"{replayed.usage.total - replayed.usage.output_tokens:,}" for replayed in found]),
+        ("  cached", [f"{replayed.usage.cache_read_tokens:,}" for replayed in found]),
+        ("output tokens", [f"{replayed.usage.output_tokens:,}" for replayed in found]),
+        ("cost", [f"${replayed.usage.cost:.4f}" if replayed.usage.cost else "-" for replayed in found]),
+        ("facts carried", [f"{replayed.facts[1]} of {replayed.facts[0]}" for replayed in found]),
     ]
     lines = format_table([(name, *row) for name, row in rows], right=range(1, len(found) + 1))
-    for one in found:
-        lines += ["", f"{one.label}: {_line(one)}"]
-        for made in one.boundaries:
+    for replayed in found:
+        lines += ["", f"{replayed.label}: {_line(replayed)}"]
+        for made in replayed.boundaries:
             at = f"{made.trigger} ({made.moment})" if made.moment else made.trigger
             place = f"after {counted(made.number, 'message')}, before {made.before_message or 'the end'}"
             sizes = f"{made.tokens_before:,} -> {made.tokens_after:,} tokens"
@@ -93,36 +93,43 @@ def _report(found: "Sequence[Replay]") -> list[str]:
 
 
 def _unknown(found: "Iterable[Replay]") -> list[str]:
-    return ["", "A replay cannot know:", *dict.fromkeys(f"  {text}" for one in found for text in one.unknown)]
+    return [
+        "",
+        "A replay cannot know:",
+        *dict.fromkeys(f"  {text}" for replayed in found for text in replayed.unknown),
+    ]
 
 
 def _line(replay: "Replay") -> str:
     """The window over time in one line."""
     many, top = len(replay.requests), max(1, replay.peak)
     columns = [replay.requests[place * many // LINE_COLUMNS] for place in range(LINE_COLUMNS)] if many else []
-    return "".join(LEVELS[round(one.tokens * 8 / top)] for one in columns) or "no requests"
+    return "".join(LEVELS[round(column.tokens * 8 / top)] for column in columns) or "no requests"
 
 
 async def replay_all(days: int, *, as_json: bool) -> None:
     """Replays the conversations of the last `days` days (0: all) with other thresholds."""
     from crushpy.engine.compaction.replay import Replay, ReplayChanges, replay_session
 
-    changes = [ReplayChanges(), *(ReplayChanges(threshold=one) for one in THRESHOLDS)]
+    changes = [ReplayChanges(), *(ReplayChanges(threshold=threshold) for threshold in THRESHOLDS)]
     settings, models = load_models()
-    totals: dict[str, list[Replay]] = {one.label: [] for one in changes}
+    totals: dict[str, list[Replay]] = {change.label: [] for change in changes}
     async with open_browser() as browser:
         for info in await browser.store.sessions.list_tips():
             if not days or info.updated_at >= time.time() - days * 86_400:
-                for one in await replay_session(browser.store, info.id, settings, models, changes):
-                    totals[one.label].append(one)
+                for replayed in await replay_session(browser.store, info.id, settings, models, changes):
+                    totals[replayed.label].append(replayed)
     sums = [_sum(label, found) for label, found in totals.items()]
-    base, unknown = totals["as recorded"], _unknown(one for found in totals.values() for one in found)
+    base, unknown = (
+        totals["as recorded"],
+        _unknown(replayed for found in totals.values() for replayed in found),
+    )
     now, *others = sums
     span = f"the last {days} days" if days else "all days"
     tokens, cost = f"{now['input_tokens']:,} input tokens", f"${now['cost']:.2f}"
     figures = f"{counted(now['compactions'], 'compaction')}, {tokens}, {cost}"
     lines = [f"{counted(len(base), 'conversation')} of {span}: {figures} with the recorded settings."]
-    lines += [f"{one['label']} would have {_difference(now, one)}" for one in others] if base else []
+    lines += [f"{other['label']} would have {_difference(now, other)}" for other in others] if base else []
     told = {"conversations": len(base), "days": days, "replays": sums}
     print_either(as_json, told | {"unknown": [text.strip() for text in unknown[2:]]}, [*lines, *unknown])
 
@@ -130,9 +137,9 @@ async def replay_all(days: int, *, as_json: bool) -> None:
 def _sum(label: str, found: "Sequence[Replay]") -> dict[str, Any]:
     return {
         "label": label,
-        "compactions": sum(len(one.boundaries) for one in found),
-        "input_tokens": sum(one.usage.total - one.usage.output_tokens for one in found),
-        "cost": round(sum(one.usage.cost for one in found), 6),
+        "compactions": sum(len(replayed.boundaries) for replayed in found),
+        "input_tokens": sum(replayed.usage.total - replayed.usage.output_tokens for replayed in found),
+        "cost": round(sum(replayed.usage.cost for replayed in found), 6),
     }
 
 

@@ -24,15 +24,15 @@ def list_extensions(as_json: AsJson = False) -> None:
     from crushpy.bootstrap.user_extensions import KINDS
 
     environment = environment_here()
-    found = [one for kind in KINDS for one in environment.extensions.find(kind)]
+    found = [extension for kind in KINDS for extension in environment.extensions.find(kind)]
     if not environment.trusted:
         print_note("Skills, commands and sub-agents of this project are not used: it is not trusted.")
     fields, rows, lines = ("name", "description", "status", "reason", "origin"), list[Json](), list[str]()
-    for one in found:
-        values = {name: getattr(one, name) for name in fields}
-        rows.append({"kind": one.kind[:-1], "file": str(one.file), **values})
-        why = f" ({one.reason})" if one.reason else ""
-        lines.append(clean(f"{one.status:<8} {one.kind[:-1]:<8} {one.name}  {one.file}{why}"))
+    for skill in found:
+        values = {name: getattr(skill, name) for name in fields}
+        rows.append({"kind": skill.kind[:-1], "file": str(skill.file), **values})
+        why = f" ({skill.reason})" if skill.reason else ""
+        lines.append(clean(f"{skill.status:<8} {skill.kind[:-1]:<8} {skill.name}  {skill.file}{why}"))
     print_either(as_json, rows, lines or ["No skill was found. See docs/extensions.md for the folders."])
 
 
@@ -47,8 +47,10 @@ def list_plugins(as_json: AsJson = False) -> None:
     plugins = installed_plugins(Paths())
     fields = ("name", "version", "description", "contents", "problem")
     rows = [{field: getattr(plugin, field) for field in fields} for plugin in plugins]
-    about = (one.problem or f"{one.version}  {', '.join(one.contents)}".strip() for one in plugins)
-    lines = [clean(f"{one.name}  {told}") for one, told in zip(plugins, about, strict=True)]
+    about = (
+        plugin.problem or f"{plugin.version}  {', '.join(plugin.contents)}".strip() for plugin in plugins
+    )
+    lines = [clean(f"{plugin.name}  {told}") for plugin, told in zip(plugins, about, strict=True)]
     print_either(as_json, rows, lines or ["No plugin is installed. Add one: crushpy plugins add FOLDER"])
 
 

@@ -90,7 +90,7 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
         if believed:
             own.append(report)
         before = report
-    samples = tuple(one.ratio for one in own if plausible(one.ratio))
+    samples = tuple(measured.ratio for measured in own if plausible(measured.ratio))
     by_these = _ratio_by(own)
     ratio = by_these or ratio_of(known)
     worth = believed and by_these is not None and abs(own[-1].ratio - by_these) <= MAX_RATIO_SPREAD * by_these

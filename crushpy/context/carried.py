@@ -52,16 +52,22 @@ def pins_text(contents: Sequence[PinView]) -> str:
 def carry_pins(contents: Sequence[PinView], limit: int, count: Count) -> CarriedPins:
     """The pins within `limit` tokens. If they do not fit, files are shortened first, then texts."""
     facts = tuple("" if content.problem else content.text for content in contents)
-    warnings = [f"Pin {one.number} ({one.name}): {one.problem}." for one in contents if one.problem]
+    warnings = [
+        f"Pin {content.number} ({content.name}): {content.problem}."
+        for content in contents
+        if content.problem
+    ]
     text, shown = pins_text(contents), contents
-    sizes = [count(one.text) for one in contents]
+    sizes = [count(content.text) for content in contents]
     for kinds, least in ((("file",), MIN_FILE_TOKENS), (("file", "text", "message"), 0)):
         longest = min(limit, max(sizes, default=0))
         while count(text) > limit and longest > least:
             longest = longest * 9 // 10
             shown = [
-                _shortened(one, longest, size, count) if one.kind in kinds and size > longest else one
-                for one, size in zip(contents, sizes, strict=True)
+                _shortened(content, longest, size, count)
+                if content.kind in kinds and size > longest
+                else content
+                for content, size in zip(contents, sizes, strict=True)
             ]
             text = pins_text(shown)
     for before, after in zip(contents, shown, strict=True):
@@ -116,12 +122,12 @@ def carry_loaded(
     room, the rest by name."""
     room = {"skill": min(MAX_SKILLS_TOKENS, window // SKILLS_SHARE), "rules": window // RULES_SHARE}
     carried: list[LoadedText] = []
-    for one in reversed(sources):
-        shown = _shortened_skill(one, count) if one.kind == "skill" else one
+    for source in reversed(sources):
+        shown = _shortened_skill(source, count) if source.kind == "skill" else source
         size = count(_block(shown)) if shown.text else 0
-        if size > room.get(one.kind, size):
-            shown, size = LoadedText(one.key), 0
-        room[one.kind] = room.get(one.kind, 0) - size
+        if size > room.get(source.kind, size):
+            shown, size = LoadedText(source.key), 0
+        room[source.kind] = room.get(source.kind, 0) - size
         carried.append(shown)
     return tuple(reversed(carried))
 
@@ -149,8 +155,8 @@ def _block(one: LoadedText) -> str:
 
 def loaded_text(loaded: Sequence[LoadedText]) -> str:
     """Everything carried, for the first message of the child."""
-    blocks = [_block(one) for one in loaded if one.text]
-    names = [f"- {safe(_title(one))}" for one in loaded if not one.text]
+    blocks = [_block(item) for item in loaded if item.text]
+    names = [f"- {safe(_title(item))}" for item in loaded if not item.text]
     parts = [IN_USE, *blocks] if blocks else []
     return "\n".join([*parts, *([BY_NAME, *names] if names else ())])
 
@@ -158,6 +164,6 @@ def loaded_text(loaded: Sequence[LoadedText]) -> str:
 def loaded_facts(loaded: Sequence[LoadedText]) -> dict[str, list[str]]:
     """What coverage looks for, by kind."""
     found: dict[str, list[str]] = {}
-    for one in loaded:
-        found.setdefault(FACT_KINDS[one.kind], []).append(_title(one))
+    for item in loaded:
+        found.setdefault(FACT_KINDS[item.kind], []).append(_title(item))
     return found

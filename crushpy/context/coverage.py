@@ -38,7 +38,9 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
         "commands": [command.text for command in ran],
         "failures": [command.text for command in ran if command.failed],
         "todos": [todo.text for todo in facts.open_todos(facts.todos(messages))],
-        "requests": filter(None, (facts.request_text(one) for one in messages if one.role == "user")),
+        "requests": filter(
+            None, (facts.request_text(message) for message in messages if message.role == "user")
+        ),
         "notes": bullets(notes),
     }
     return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}
@@ -59,7 +61,7 @@ def lineage_coverage(
         f"{kind}{LINEAGE}": FactCount(
             len(values) + ledger.dropped.get(kind, 0),
             *(
-                sum(one in text if kind == "rules" else covered(one, text) for one in values)
+                sum(value in text if kind == "rules" else covered(value, text) for value in values)
                 for text in texts
             ),
         )

@@ -56,7 +56,7 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     @property
     def along(self) -> tuple[str, ...]:
         """Messages that were not named: a call and its results stay together."""
-        return tuple(one.message_id for one in self.messages if not one.asked)
+        return tuple(message.message_id for message in self.messages if not message.asked)
 
 
 class OldViews(Data, frozen=True, omit_defaults=False):
@@ -70,7 +70,10 @@ class OldViews(Data, frozen=True, omit_defaults=False):
 def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
     views = superseded_views(history, cwd=cwd)
     shown = [message for message in views if not override_kind(overrides, message.id)]
-    freed = {one.id: size(one) - size(apply_override(one, MessageOverride(one.id, 0, 0))) for one in shown}
+    freed = {
+        message.id: size(message) - size(apply_override(message, MessageOverride(message.id, 0, 0)))
+        for message in shown
+    }
     worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
     return OldViews(tuple(worth), sum(worth.values()))
 
@@ -134,7 +137,9 @@ class _Planner:
                 f"Message {message.id} is dropped: there is nothing to shorten.", "--restore it first."
             )
         concerned = self._unit[message.id] if message.calls else (message,)
-        found = list(filter(None, (self._shorter(one) for one in concerned if not self._kind[one.id])))
+        found = list(
+            filter(None, (self._shorter(message) for message in concerned if not self._kind[message.id]))
+        )
         if not found:
             raise UsageError(f"Message {message.id} is too short to be shortened.", "--drop leaves it out.")
         return found
@@ -150,22 +155,24 @@ class _Planner:
         return None
 
     def _drop(self, message: Message) -> list[MessageOverride]:
-        for one in self._unit[message.id]:
-            self._refuse_fixed(one, "dropped")
+        for member in self._unit[message.id]:
+            self._refuse_fixed(member, "dropped")
         if self._kind[message.id] == "drop":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
-        return [MessageOverride(one.id, kind="drop") for one in self._unit[message.id]]
+        return [MessageOverride(member.id, kind="drop") for member in self._unit[message.id]]
 
     def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
         unit = self._unit[message.id]
-        concerned = [one for one in unit if self._kind[one.id] and (kind != "shorten" or one is message)]
+        concerned = [
+            member for member in unit if self._kind[member.id] and (kind != "shorten" or member is message)
+        ]
         if not concerned or (not kind and not message.calls):
             raise UsageError(
                 f"There is nothing to restore: message {message.id} is sent whole.",
                 "`crushpy sessions context ID` marks what is shortened or dropped.",
             )
-        return [MessageOverride(one.id, kind="restore") for one in concerned]
+        return [MessageOverride(message.id, kind="restore") for message in concerned]
 
     def _make(self, override: MessageOverride) -> None:
         before = self._made.get(override.message_id)
@@ -183,7 +190,7 @@ class _Planner:
                 "this session started with.",
                 "`crushpy sessions undo-compaction ID` undoes the compaction.",
             )
-        if message is next((one for one in self._history if one.role == "user"), None):
+        if message is next((message for message in self._history if message.role == "user"), None):
             raise UsageError(
                 f"Message {message.id} cannot be {what}: it is the first user message, which stays.",
                 "A new conversation starts without it.",
@@ -193,17 +200,25 @@ class _Planner:
         after = {**self._overrides, **self._made}
         now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
-            EditedMessage(one.id, self._made[one.id].kind, now[one.id], then[one.id], one.id in self._asked)
-            for one in self._history
-            if one.id in self._made
+            EditedMessage(
+                message.id,
+                self._made[message.id].kind,
+                now[message.id],
+                then[message.id],
+                message.id in self._asked,
+            )
+            for message in self._history
+            if message.id in self._made
         ]
-        first = next((n for n, one in enumerate(self._history) if one.id in self._made), len(self._history))
+        first = next(
+            (n for n, message in enumerate(self._history) if message.id in self._made), len(self._history)
+        )
         return EditEffect(
             tuple(changed),
-            sum(one.before - one.after for one in changed),
-            sum(then[one.id] for one in self._history[first:]),
+            sum(change.before - change.after for change in changed),
+            sum(then[message.id] for message in self._history[first:]),
             tuple(self._made.values()),
-            thoughts_lost=sum(one.has_bound_thinking for one in self._history[first:]),
+            thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
         )
 
     def _sizes(self, overrides: Overrides) -> dict[str, int]:
@@ -215,7 +230,7 @@ class _Planner:
 def message_named(name: str, ids: Iterable[str]) -> str:
     """The id that `name` stands for: the whole id or a unique prefix."""
     wanted = name.strip()
-    found = sorted(one for one in ids if one.startswith(wanted)) if wanted else []
+    found = sorted(id_ for id_ in ids if id_.startswith(wanted)) if wanted else []
     if wanted in found or len(found) == 1:
         return wanted if wanted in found else found[0]
     if not found:
@@ -233,7 +248,7 @@ def offer_words(views: OldViews) -> str:
 
 
 def effect_words(effect: EditEffect) -> str:
-    done = Counter(DONE[one.kind] for one in effect.messages)
+    done = Counter(DONE[message.kind] for message in effect.messages)
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
@@ -275,13 +290,13 @@ def superseded_views(history: Sequence[Message], *, cwd: str) -> list[Message]:
             first = max(1, _number(call.args.get("offset"), 1))
             last = first + max(1, _number(call.args.get("limit"), DEFAULT_LINES)) - 1
             view = _View(message, first, last)
-            old = [one for one in views if view.covers(one)]
-            views[:] = [*(one for one in views if one not in old), view]
+            old = [other for other in views if view.covers(other)]
+            views[:] = [*(other for other in views if other not in old), view]
         elif call.name == "write":
             old, views[:] = list(views), []
         else:
             continue
-        found.update(dict.fromkeys(one.message.id for one in old))
+        found.update(dict.fromkeys(stale.message.id for stale in old))
     return [message for message in history if message.id in found]
 
 

@@ -63,7 +63,7 @@ def build_evidence(
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
     first = ledger.first_reply
     found = _Facts(
-        [facts.Quote(one.id, redact(one.text)) for one in ledger.requests],
+        [facts.Quote(request.id, redact(request.text)) for request in ledger.requests],
         facts.Quote(first.id, redact(first.text)) if first else None,
         list(_sections(ledger, around, redact)),
         ledger.dropped,

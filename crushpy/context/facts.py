@@ -104,7 +104,7 @@ def commands(messages: Sequence[Message]) -> list[Command]:
     found: list[Command] = []
     for call, result in calls(messages):
         command = command_of(call, result)
-        if command is not None and (command.job is None or all(command.job != one.job for one in found)):
+        if command is not None and (command.job is None or all(command.job != known.job for known in found)):
             found.append(command)
     return found
 
@@ -258,7 +258,7 @@ class FactReader:
         if request is None and not found:
             return NOTHING
         kept = tuple(found[:MAX_STATEMENTS])
-        more = sum(one.rule for one in found[MAX_STATEMENTS:])
+        more = sum(statement.rule for statement in found[MAX_STATEMENTS:])
         return MessageFacts(
             request, statements=kept, statements_dropped=more, message_id=message.id, at=message.created_at
         )

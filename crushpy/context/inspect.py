@@ -103,7 +103,7 @@ def inspect(
             add(kind, name, count(text), message.id)
         if not texts:
             state = states.get(message.id, "")
-            shown = sum(size(one) for one in apply_overrides((message,), overrides))
+            shown = sum(size(override) for override in apply_overrides((message,), overrides))
             said = message.result.text.rpartition(DIAGNOSTICS)[1:] if message.result and not state else ()
             diagnosed = min(count("".join(said)), shown) if any(said[:1]) else 0
             add(kind_of(message), _name(message), shown - diagnosed, message.id, state, size(message))
@@ -132,7 +132,7 @@ def seed_texts(message: Message) -> list[tuple[str, str, str]]:
         ("summary", "summary", seed.notes + seed.quotes),
         *([("rules", "rules", seed.rules)] if seed.rules else []),
         *([("pins", "pins", seed.pins)] if seed.pins else []),
-        *((one.kind, one.name, one.text) for one in seed.loaded),
+        *((item.kind, item.name, item.text) for item in seed.loaded),
         ("evidence", "evidence", seed.evidence),
     ]
 

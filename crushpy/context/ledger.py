@@ -84,8 +84,8 @@ class Ledger(Data, frozen=True):
         """The ledger with the facts of the `messages` messages that follow. `phrases` find the rules in facts
         that were stored without them."""
         writer = _Writer(self, phrases)
-        for one in found:
-            writer.add(one)
+        for fact in found:
+            writer.add(fact)
         return writer.ledger(messages)
 
     def still_failing(self) -> list[RunFact]:
@@ -133,8 +133,8 @@ class _Writer:
                 self._say(MessageFacts(request))
 
     def add(self, found: MessageFacts) -> None:
-        for one in found.branch:
-            self.add(one)
+        for fact in found.branch:
+            self.add(fact)
         if found.request is not None:
             self._requests.append(found.request)
         self._say(found)

@@ -79,7 +79,7 @@ class RulePhrases:
         plain = {kind: _plain("\n".join(some)).split("\n") for kind, some in phrases.items()}
         self._all = {kind: list(dict.fromkeys(filter(None, some))) for kind, some in plain.items()}
         self._present = self._all
-        cjk = (one for some in self._all.values() for one in some if _is_cjk(one))
+        cjk = (phrase for some in self._all.values() for phrase in some if _is_cjk(phrase))
         self.common = {*self._all["common"], *cjk}
         """Words that say nothing about the subject of a rule."""
 
@@ -87,9 +87,11 @@ class RulePhrases:
         """The statements in the user's own words, in order."""
         text = text[:MAX_OWN_CHARS]
         plain, search = _plain(text), copy(self)  # another thread may search at the same time
-        search._present = {kind: [one for one in some if one in plain] for kind, some in self._all.items()}
-        found = (search._judge(*one) for one in _sentences(text, search._is_label))
-        return [one for one in found if one is not None]
+        search._present = {
+            kind: [phrase for phrase in some if phrase in plain] for kind, some in self._all.items()
+        }
+        found = (search._judge(*sentence) for sentence in _sentences(text, search._is_label))
+        return [rule for rule in found if rule is not None]
 
     def _is_label(self, head: str) -> bool:
         words = _plain(head).strip(" #*_\t")
@@ -102,7 +104,7 @@ class RulePhrases:
         if shown.rstrip(" *_)\n").endswith(("?", "？")):
             return UserStatement(sentence, rule=True) if labelled else None
         plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))  # not "No, ..."
-        clauses = [f" {' '.join(_NOT_WORD.sub(' ', one).split())} " for one in _CLAUSE.split(plain)]
+        clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
         words = "".join(clauses)
         revokes, decision = self._has(words, "revoke"), self._has(words, "decision")
         for phrase in self._present["unless"]:
@@ -111,14 +113,18 @@ class RulePhrases:
         return UserStatement(sentence, rule, revokes, decision) if rule or revokes or decision else None
 
     def _has(self, words: str, kind: str) -> bool:
-        return any(one in words if _is_cjk(one) else f" {one} " in words for one in self._present[kind])
+        return any(
+            phrase in words if _is_cjk(phrase) else f" {phrase} " in words for phrase in self._present[kind]
+        )
 
     def _starts(self, clause: str) -> bool:
-        while lead := next((one for one in self._present["lead"] if clause.startswith(f" {one} ")), ""):
+        while lead := next(
+            (phrase for phrase in self._present["lead"] if clause.startswith(f" {phrase} ")), ""
+        ):
             clause = clause[len(lead) + 1 :]
         kinds = ("start", "short") if len(clause.split()) <= SHORT_CLAUSE_WORDS else ("start",)
-        some = (one for kind in kinds for one in self._present[kind])
-        return clause.startswith(tuple(f" {one}" if _is_cjk(one) else f" {one} " for one in some))
+        some = (phrase for kind in kinds for phrase in self._present[kind])
+        return clause.startswith(tuple(f" {phrase}" if _is_cjk(phrase) else f" {phrase} " for phrase in some))
 
 
 def _plain(text: str) -> str:
@@ -290,7 +296,7 @@ class RuleBook:
             return
         ended = [old for old in self._about(statement.text) if old != known] if statement.revokes else []
         # "Forget port 8080, use 9090 instead": what takes a rule's place is one, although no phrase says so.
-        said = {one for old in ended for one in subjects(self._rules[old].text, self._common)}
+        said = {subject for old in ended for subject in subjects(self._rules[old].text, self._common)}
         is_rule = statement.rule or bool(ended and subjects(statement.text, self._common).keys() - said)
         number = known or (self._next if is_rule else 0)
         for old in ended:

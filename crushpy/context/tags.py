@@ -16,12 +16,12 @@ _CANDIDATE = re.compile(rf"[{_OPENERS}](?=[^A-Za-z]|[{_FIRST}])")
 _CHAT_MARK = re.compile(r"<(?=[|｜][\w▁ -]{1,40}[|｜]>)")
 """Control marks of chat templates, which some servers interpret inside text."""
 _LOOKALIKES = {
-    ord(one): letter
+    ord(twin): letter
     for letter, ones in {
         "a": "аαɑ", "c": "сϲ", "d": "ԁ", "e": "еεҽ", "i": "іιɪ", "m": "мṃ", "n": "пηո", "o": "оοօ",
         "p": "рρ", "q": "ԛ", "r": "гʀ", "s": "ѕꜱ", "t": "тτ", "u": "υսᴜ", "v": "ѵν", "y": "уγ", "_": "＿",
     }.items()
-    for one in ones
+    for twin in ones
 }  # fmt: skip
 """Letters of other scripts that look like the Latin ones our tags are made of."""
 _LONGEST = max(map(len, OWN_TAGS))

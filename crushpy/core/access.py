@@ -67,7 +67,7 @@ class Privileges(Data, frozen=True):
 
     @staticmethod
     def union(parts: "Iterable[Privileges]") -> "Privileges":
-        return reduce(lambda one, other: one | other, parts, Privileges())
+        return reduce(lambda left, right: left | right, parts, Privileges())
 
 
 class Access(Data, frozen=True):

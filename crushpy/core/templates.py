@@ -241,9 +241,9 @@ def _environment() -> "SandboxedEnvironment":
         intercepted_binops = frozenset(("*", "**"))
 
         def call_binop(self, context: object, operator: str, left: Any, right: Any) -> Any:
-            for one, other in ((left, right), (right, left)):
+            for operand, other in ((left, right), (right, left)):
                 times = other if isinstance(other, int) else 1
-                if hasattr(one, "__len__") and len(one) * times > MAX_RENDERED_CHARS:
+                if hasattr(operand, "__len__") and len(operand) * times > MAX_RENDERED_CHARS:
                     raise ValueError("the text would be too long")
             if operator == "**" and isinstance(right, int | float) and abs(right) > 1_000:
                 raise ValueError("the number would be too large")

@@ -245,7 +245,11 @@ class Approvals:
         """
         batch = batch or CallBatch()
         decision = self.judge(accesses, workspace)
-        if decision.verdict == "ask" and not hooked.decision and not any(one.reason for one in accesses):
+        if (
+            decision.verdict == "ask"
+            and not hooked.decision
+            and not any(access.reason for access in accesses)
+        ):
             event = HookEvent("PermissionRequest", call=call, accesses=accesses, task=task)
             hooked = await self.hooks.fire(event)
             if hooked.args not in (None, call.args) and hooked.decision != "deny":
@@ -317,7 +321,7 @@ class Approvals:
         same_tool = [(other, of) for other, of in later if plain and other.name == call.name]
         alike = [other for other, of in same_tool if self._is_plain(of, workspace)]
         if alike:
-            names = ", ".join(headline(one.name, one.args) for one in (call, *alike))
+            names = ", ".join(headline(same.name, same.args) for same in (call, *alike))
             everything = AnswerChoice(ALL, "once", f"all {len(alike) + 1}: {names}")
             choices = (choices[0], everything, *choices[1:])
         batch.asked += 1
@@ -351,7 +355,7 @@ class Approvals:
             return _denied(now)
         if chosen.kind == "once" and plain:
             batch.once = call.name
-            batch.allowed = frozenset(one.id for one in alike) if chosen.key == ALL else batch.allowed
+            batch.allowed = frozenset(call.id for call in alike) if chosen.key == ALL else batch.allowed
         if chosen.kind == "conversation":
             await self._grant(chosen.rules)
         if chosen.kind == "always":

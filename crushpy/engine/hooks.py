@@ -51,7 +51,7 @@ NO_REPLY = HookReply()
 def merge_replies(replies: Sequence[HookReply]) -> HookReply:
     """The strictest decision counts; of changed arguments the last."""
     given = {reply.decision for reply in replies}
-    decision: Any = next((one for one in ("deny", "ask", "allow") if one in given), "")
+    decision: Any = next((answer for answer in ("deny", "ask", "allow") if answer in given), "")
     return HookReply(
         decision,
         "; ".join(filter(None, (reply.reason for reply in replies if reply.decision == decision))),

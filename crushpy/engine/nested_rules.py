@@ -36,7 +36,7 @@ class NestedRules:
         """The rules files that apply to a file, given by its real path, the outermost first."""
         if not path.is_relative_to(self._cwd) or NOT_OURS & set(path.relative_to(self._cwd).parts):
             return
-        for folder in reversed([one for one in path.parents if self._cwd in one.parents]):
+        for folder in reversed([parent for parent in path.parents if self._cwd in parent.parents]):
             files = [file for name in NAMES if (file := folder / name) != path and file.exists()]
             names = [str(file.relative_to(self._cwd)) for file in files]
             texts = [self.read(name) for name in names] if names[1:] else []

@@ -58,10 +58,10 @@ class QueuedPrompts:
 
     @property
     def prompts(self) -> tuple[Message, ...]:
-        return tuple(one.prompt for one in self._waiting)
+        return tuple(waiting.prompt for waiting in self._waiting)
 
     def _find(self, prompt_id: str) -> Submission | None:
-        return next((one for one in self._waiting if one.prompt.id == prompt_id), None)
+        return next((waiting for waiting in self._waiting if waiting.prompt.id == prompt_id), None)
 
     def is_next(self, prompt_id: str) -> bool:
         """Whether it is sent with the next step of the running turn."""
@@ -92,7 +92,9 @@ class QueuedPrompts:
 
     def pop(self) -> Submission | None:
         """The next one: those meant for a next step first."""
-        found = next((one for one in self._waiting if one.next_step), next(iter(self._waiting), None))
+        found = next(
+            (waiting for waiting in self._waiting if waiting.next_step), next(iter(self._waiting), None)
+        )
         if found is not None:
             self._waiting.remove(found)
         return found
@@ -102,7 +104,7 @@ class QueuedPrompts:
 
     async def deliver(self, add: Callable[[Message], Coroutine[Any, Any, None]]) -> None:
         """Passes the prompts for the next step to `add`, one by one; a prompt that fails stays queued."""
-        for submission in [one for one in self._waiting if one.next_step]:
+        for submission in [waiting for waiting in self._waiting if waiting.next_step]:
             whole = await self._attachments.complete(submission.prompt)
             if submission not in self._waiting:
                 continue  # removed or postponed meanwhile

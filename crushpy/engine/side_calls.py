@@ -80,8 +80,8 @@ class TitleFinder:
 
     async def _find(self, prompt: str) -> None:
         session, services = self._scope.session, self._scope.services
-        replies = (one for one in reversed(session.history) if one.role == "assistant")
-        reply = next((one.text for one in replies if one.says_something), "")
+        replies = (message for message in reversed(session.history) if message.role == "assistant")
+        reply = next((reply.text for reply in replies if reply.says_something), "")
         model = services.settings.small_model or session.info.model
         try:
             title = await suggest_title(self._scope.models, services.templates, model, prompt, reply)
@@ -100,7 +100,9 @@ async def answer_aside(
     models: Models, templates: Templates, model: str, history: Sequence[Message], question: str
 ) -> SideAnswer:
     """The answer to a side question about a conversation. Raises ModelError."""
-    text = "\n\n".join(seed_text(one.seed) if one.seed else message_text(one) for one in history)
+    text = "\n\n".join(
+        seed_text(message.seed) if message.seed else message_text(message) for message in history
+    )
     asked = (templates.render("aside"), "transcript", text, ASIDE_TOKENS, f"\n\n{question}")
     return SideAnswer(question, *await ask_once(models, model, *asked))
 

@@ -103,8 +103,8 @@ async def ask_for_value(
     status = await conversation.ask(f"{prompt}\n\n{instruction}", images, pasted=(*pasted, instruction))
     text = problem = ""
     for attempt in range(MAX_REPAIRS + 1):
-        replies = (one for one in reversed(conversation.history) if one.role == "assistant")
-        text = next((one.text for one in replies), "")
+        replies = (message for message in reversed(conversation.history) if message.role == "assistant")
+        text = next((reply.text for reply in replies), "")
         if status != "done":
             return StructuredReply(status, text)
         try:

@@ -71,7 +71,9 @@ class Choices:
     async def select_compaction(self, method: str) -> str:
         """Switches the compaction method: saved, and applied to the next request. Returns what it costs."""
         info = self._session.info
-        changed = method != info.compaction and any(one.role == "assistant" for one in self._session.history)
+        changed = method != info.compaction and any(
+            message.role == "assistant" for message in self._session.history
+        )
         edits_tools = changed and self._models.placement(info.model) != "keep"
         self._user_settings.save_choice("compaction.method", method)
         compaction = self._user_settings.current.compaction

@@ -105,7 +105,9 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
     used: dict[str, Extension] = {}
     seen: set[str] = set()
     for place in places:
-        own = (one.folder for one in places if one.origin == place.origin and one.plugin == place.plugin)
+        own = (
+            other.folder for other in places if other.origin == place.origin and other.plugin == place.plugin
+        )
         inside = [Path(os.path.realpath(folder)) for folder in own]
         for file in islice(_files(place, kind), MAX_EXTENSIONS):
             real = os.path.realpath(file)

@@ -68,7 +68,7 @@ class Document(Data, frozen=True):
         """A field that is a list, or a text with commas or spaces between the words."""
         value = self.fields.get(name)
         if isinstance(value, list):
-            return tuple(clean(str(one)).strip() for one in cast("list[Any]", value))
+            return tuple(clean(str(item)).strip() for item in cast("list[Any]", value))
         return tuple(word.strip("\"'") for word in _WORD.findall(self.text(name).strip("[]")))
 
 

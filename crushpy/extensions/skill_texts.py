@@ -21,12 +21,12 @@ def listing_text(skills: Sequence[Extension], window: int) -> str:
     room = BYTES_PER_TOKEN * min(MAX_LISTING_TOKENS, window // LISTING_SHARE)
 
     def lines(longest: int) -> list[str]:
-        return [_line(one.name, one.description, longest) for one in skills]
+        return [_line(skill.name, skill.description, longest) for skill in skills]
 
     def size(texts: Sequence[str]) -> int:
         return sum(len(text.encode()) + 1 for text in texts)
 
-    longest = max((len(one.description) for one in skills), default=0)
+    longest = max((len(skill.description) for skill in skills), default=0)
     while size(shown := lines(longest)) > room and longest > 0:
         longest = longest * 19 // 20
     while shown and size(shown) > room:

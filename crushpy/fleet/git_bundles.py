@@ -90,7 +90,9 @@ def _with_changes(top: Path, base: ListBase) -> ListBase:
 
 def _is_hidden(file: Path, hidden: Iterable[str]) -> bool:
     real = os.path.realpath(file)
-    return holds_variables(file.name) or any(real == one or real.startswith(f"{one}/") for one in hidden)
+    return holds_variables(file.name) or any(
+        real == folder or real.startswith(f"{folder}/") for folder in hidden
+    )
 
 
 def make_bundle(folder: Path, ref: str, known: Sequence[str] = (), most: int = MAX_BUNDLE_BYTES) -> bytes:
@@ -248,7 +250,7 @@ def merge_branches(
     ]
     bad = {branch for pair in conflicts for branch in pair[:2]}
     head, merged = base, list[str]()
-    for branch in [one for one in branches if one not in bad]:
+    for branch in [branch for branch in branches if branch not in bad]:
         tree, files = _merge(cwd, head, branch)
         if files:
             conflicts.append((target, branch, files))

@@ -143,7 +143,7 @@ class _Reader:
         if kind == "message":
             yield from self._message(item, own, at)
         elif kind == "reasoning":
-            texts = [as_text(as_object(one).get("text")) for one in listing(item.get("summary"))]
+            texts = [as_text(as_object(entry).get("text")) for entry in listing(item.get("summary"))]
             if any(texts):
                 yield self._reply(own, at, Thinking("\n\n".join(filter(None, texts))))
         elif kind in _CALLS:
@@ -160,9 +160,9 @@ class _Reader:
             yield self._reply(own, at, *parts)
         elif role == "user" and parts:
             words = [
-                one
-                for one in parts
-                if not (isinstance(one, Text) and _GENERATED_TEXT.match(one.text.lstrip()))
+                part
+                for part in parts
+                if not (isinstance(part, Text) and _GENERATED_TEXT.match(part.text.lstrip()))
             ]
             self._unmapped["generated message"] += len(parts) - len(words)
             if words:

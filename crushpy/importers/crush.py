@@ -37,7 +37,7 @@ def _projects(index: Path) -> list[Path]:
     """The data folders of the projects in which Crush was used."""
     with suppress(OSError, ValueError):
         given = as_object(json.loads(index.read_text(encoding="utf-8")))
-        folders = [as_text(as_object(one).get("data_dir")) for one in listing(given.get("projects"))]
+        folders = [as_text(as_object(entry).get("data_dir")) for entry in listing(given.get("projects"))]
         return [Path(folder) for folder in folders if folder.startswith("/") and "\0" not in folder]
     return []
 

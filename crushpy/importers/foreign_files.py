@@ -230,7 +230,7 @@ def _log_of(file: Path) -> Path:
 def _version(file: Path) -> tuple[int, ...]:
     """Changes with every write to a database or its log."""
     return tuple(
-        number for one in (file, _log_of(file)) for number in (one.stat().st_size, one.stat().st_mtime_ns)
+        number for path in (file, _log_of(file)) for number in (path.stat().st_size, path.stat().st_mtime_ns)
     )
 
 

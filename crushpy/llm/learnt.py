@@ -150,7 +150,7 @@ def add_ratio(ratio: float, *, counted: bool, replacing: tuple[float, ...] = ())
             median = sorted(before)[len(before) // 2]
             if abs(ratio - median) <= MIN_RATIO_CHANGE * median:
                 return known
-        kept = tuple(round(one, 4) for one in (replacing or (*before, ratio)))[-MAX_RATIOS:]
+        kept = tuple(round(value, 4) for value in (replacing or (*before, ratio)))[-MAX_RATIOS:]
         return msgspec.structs.replace(known, **{"ratios" if counted else "rough_ratios": kept})
 
     return change

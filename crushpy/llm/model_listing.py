@@ -71,7 +71,7 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
     named -= {"", factory.UNNAMED}
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
-    answered = {one.provider for one in lists if one.asked_at}
+    answered = {listed.provider for listed in lists if listed.asked_at}
     rows = {
         name: _list_model(info, settings, named=name in named, asked=name.partition("/")[0] in answered)
         for name, info in known.items()
@@ -192,12 +192,12 @@ def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool
 def cached_lists(settings: Settings) -> list[ServerList]:
     """The cached lists of any age. Contacts no server and opens no keyring."""
     keys = {_empty_list(endpoint).cache_key for endpoint in _endpoints(settings)}
-    return [one for one in _read_cache() if one.cache_key in keys]
+    return [listed for listed in _read_cache() if listed.cache_key in keys]
 
 
 async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[ServerList]:
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
-    known = {one.cache_key: one for one in _read_cache()}
+    known = {listed.cache_key: listed for listed in _read_cache()}
 
     async def ask(endpoint: factory.Endpoint) -> ServerList:
         empty = _empty_list(endpoint)
@@ -207,8 +207,8 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
         return await _update_list(before, endpoint, settings)
 
     lists = await asyncio.gather(*(ask(endpoint) for endpoint in _endpoints(settings)))
-    known |= {one.cache_key: one for one in lists}
-    answered = [msgspec.structs.replace(one, failure="") for one in known.values() if one.asked_at]
+    known |= {listed.cache_key: listed for listed in lists}
+    answered = [msgspec.structs.replace(listed, failure="") for listed in known.values() if listed.asked_at]
     if answered and answered != _read_cache():
         with suppress(OSError):  # the servers are asked again next time
             write_private(Paths().model_lists, msgspec.json.encode(answered))
@@ -237,7 +237,7 @@ def _endpoints(settings: Settings) -> list[factory.Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
     names = dict.fromkeys((*vendors.BY_NAME, "ollama", *settings.providers, *sorted(stored_names())))
     found = [factory.locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
-    usable = [one for one in found if one.key or one.key_stored or one.api_base]
+    usable = [provider for provider in found if provider.key or provider.key_stored or provider.api_base]
     return [endpoint for endpoint in usable if _list_address(endpoint)[1]]
 
 
@@ -267,7 +267,7 @@ def _read_cache() -> list[ServerList]:
 
 def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, servers.ServedModel]]:
     """Every served model, by its full name."""
-    return {f"{one.provider}/{model.id}": (one, model) for one in lists for model in one.models}
+    return {f"{listed.provider}/{model.id}": (listed, model) for listed in lists for model in listed.models}
 
 
 # --- servers on this machine -----------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class ReadOnlyPolicy:
         allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
         reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
         decided = (decide_path(access, self._rules, self._workspace) for access in reading)
-        return [allowed, *(one for one in decided if one.verdict != "allow")]
+        return [allowed, *(decision for decision in decided if decision.verdict != "allow")]
 
     def forbidden(self, command: SimpleCommand) -> list[Decision]:
         """What forbids reading the files that a command and those inside it read, whatever allows it.

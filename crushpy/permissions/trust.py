@@ -99,7 +99,7 @@ def _extension_lines(root: Path) -> Iterator[str]:
     for path in provided_files(root):
         shown = path.relative_to(root)
         if path.is_dir() and path.name != "templates":
-            yield clean(f"{shown}: {', '.join(sorted(one.name for one in path.iterdir()))}")
+            yield clean(f"{shown}: {', '.join(sorted(entry.name for entry in path.iterdir()))}")
         elif path.parent == root:
             yield f"{shown}: each server is asked about before it starts"
 

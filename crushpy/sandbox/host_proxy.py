@@ -400,7 +400,7 @@ class HostProxy:
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         is_address = wanted.host == "localhost" or read_address(wanted.host) is not None
         is_exact = self.hosts.spells(wanted) and is_address
-        allowed = [one for one in addresses if is_exact or self._allow_private or is_public(one)]
+        allowed = [address for address in addresses if is_exact or self._allow_private or is_public(address)]
         if not allowed:
             raise self._refusal(
                 f"{wanted.host} is a private address ({addresses[0]}); allow the address itself, "

@@ -125,7 +125,9 @@ class Redactor:
         named = [name for name in os.environ if name.upper().endswith(_SECRET_SUFFIXES)]
         values = {os.environ.get(name, "").strip() for name in named} | _added
         # Longest first: one may be part of another.
-        self._secrets = sorted((one for one in values if len(one) >= _MIN_LENGTH), key=len, reverse=True)
+        self._secrets = sorted(
+            (value for value in values if len(value) >= _MIN_LENGTH), key=len, reverse=True
+        )
 
     def _count(self, kind: str, before: str, after: str) -> str:
         if self.found is not None and after is not before and after != before:

@@ -54,8 +54,8 @@ class BoundaryStore(Subject):
             session_rows.refresh_conversation(db, child.root_id)
             if seed is not None:
                 session_rows.append_messages(db, child.id, seed, facts=facts)
-            for one in filter(None, (boundary, fork)):
-                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(one))
+            for added in filter(None, (boundary, fork)):
+                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(added))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)
@@ -126,7 +126,7 @@ class BoundaryStore(Subject):
         ids = boundary.tail if boundary else ()
         rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=session_rows.json_text(ids))
         found = {row.id: session_rows.message_from_row(row) for row in rows}
-        tail = tuple(found[one] for one in ids if one in found)
+        tail = tuple(found[id_] for id_ in ids if id_ in found)
         return Carried(tail, overrides, undone is not None)
 
     @stored

@@ -103,7 +103,7 @@ class Transfer(Subject):
         while True:
             rows, place = self._load_page(table, place)
             if not rows:
-                return {one: (counts[one], found.hexdigest()) for one, found in hashes.items()}
+                return {table: (counts[table], found.hexdigest()) for table, found in hashes.items()}
             for row, owner in zip(rows, self._owners(table, rows), strict=True):
                 if owner not in hashes:
                     hashes[owner], counts[owner] = sha256(), 0

@@ -317,7 +317,7 @@ class Leases:
         held = self._held.pop(session_id, None)
         if held is not None:
             self._db.execute(sql.DELETE_LEASE, token=held[0])
-            self._held = {session: one for session, one in self._held.items() if one != held}
+            self._held = {session: lock for session, lock in self._held.items() if lock != held}
 
     def release_all(self) -> None:
         """Releases what this store acquired; another store of this process keeps its own."""

@@ -38,15 +38,17 @@ class FileChangeStore(Subject):
             others = {} if since is None else self._changes_of_others(first, since)
             find = sql.FIND_MESSAGE_NUMBER if message_id else sql.FIND_LAST_NUMBER
             number = db.execute(find, message=message_id).scalar() or 0
-            mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]
+            mine = [own for change in changes if (own := _own_part(change, others.get(change.path)))]
             rows = [
-                msgspec.structs.asdict(one)
-                | {"message_number": number, "path": stored_path(one.path)}
-                | {"before": _json(one.before), "after": _json(one.after)}
-                for one in mine
+                msgspec.structs.asdict(change)
+                | {"message_number": number, "path": stored_path(change.path)}
+                | {"before": _json(change.before), "after": _json(change.after)}
+                for change in mine
             ]
             db.execute_many(sql.INSERT_FILE_CHANGE, rows)
-            append_audit(db, first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
+            append_audit(
+                db, first.root_id, [_to_entry(change, change.after) for change in mine if change.after]
+            )
 
     def _changes_of_others(
         self, mine: RecordedChange, since: int
@@ -92,7 +94,7 @@ class FileChangeStore(Subject):
         number to continue with, 0 if none is left."""
         rows = self._db.execute(sql.PAGE_FILE_STATES, after=after, many=_PAGE_ROWS).all()
         texts = (text for row in rows for text in (row.before, row.after) if text)
-        return rows[-1].number if rows else 0, [msgspec.json.decode(one, type=FileState) for one in texts]
+        return rows[-1].number if rows else 0, [msgspec.json.decode(text, type=FileState) for text in texts]
 
     @stored
     def get_last_number(self) -> int:

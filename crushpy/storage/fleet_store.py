@@ -93,9 +93,9 @@ class FleetStore(Subject):
         with self._db.transaction(durable=True, session=root_id):
             self._db.execute(sql.SET_ORDERS, root=root_id, new_orders=orders)
             self._db.execute(sql.ADD_FLEET_TASKS, root=root_id)
-            for one in self._load(root_id):
-                if one.task.state not in ("done", "running", "waiting") or one.stopped:
-                    again = ListedTask(one.task.number, one.task.name)
+            for listed in self._load(root_id):
+                if listed.task.state not in ("done", "running", "waiting") or listed.stopped:
+                    again = ListedTask(listed.task.number, listed.task.name)
                     self._delete_steps(root_id, again.number)
                     self._free(root_id, again, "waiting", deaths="[]", stopped=False, question="", answer="")
 

@@ -77,7 +77,7 @@ def database_file(default: Path, url: str) -> Path:
     if not url:
         return default
     scheme = url.partition(":")[0]  # all that may be shown: the rest can contain a password
-    start = next((one for one in _SCHEMES if url.startswith(one)), None)
+    start = next((scheme for scheme in _SCHEMES if url.startswith(scheme)), None)
     if start is None:
         raise SettingsError(
             f"database_url: {scheme!r} is not supported; crushpy stores in SQLite or PostgreSQL", _HINT
@@ -102,7 +102,7 @@ class ServerAddress:
         user, separator, host = parts.netloc.rpartition("@")
         name, colon, password = user.partition(":")
         if colon:
-            self._secrets += [one for one in (password, unquote(password)) if one]
+            self._secrets += [secret for secret in (password, unquote(password)) if secret]
         shown = urlencode([pair for pair in options if pair[0] not in _SECRET])
         self.shown = _joined(f"{name}{separator}{host}", parts.path, shown)
         """Without passwords."""

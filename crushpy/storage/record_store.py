@@ -36,7 +36,7 @@ class PinStore(Subject):
     def add(self, root_id: str, pin: Pin) -> Pin:
         """Stores a pin under the next number."""
         with self._db.transaction(durable=True, session=root_id):
-            numbers = [one.number for one in self._load(root_id)]
+            numbers = [record.number for record in self._load(root_id)]
             added = msgspec.structs.replace(pin, number=max(numbers, default=0) + 1)
             self._db.execute(sql.INSERT_PIN, root_id=root_id, **msgspec.structs.asdict(added))
         return added
@@ -45,7 +45,7 @@ class PinStore(Subject):
     def remove(self, root_id: str, number: int) -> Pin:
         """Removes a pin and returns it. `UsageError` if there is none with that number."""
         with self._db.transaction(durable=True, session=root_id):
-            found = {one.number: one for one in self._load(root_id)}
+            found = {record.number: record for record in self._load(root_id)}
             if number not in found:
                 numbers = ", ".join(map(str, found)) or "none"
                 raise UsageError(
@@ -123,13 +123,13 @@ class LeaseStore(Subject):
         that this process did not have before."""
         taken: list[str] = []
         try:
-            for one in session_ids:
-                if await self.acquire(one):
-                    taken.append(one)
+            for session_id in session_ids:
+                if await self.acquire(session_id):
+                    taken.append(session_id)
             yield taken
         finally:
-            for one in taken:
-                await self.release(one)
+            for taken_by in taken:
+                await self.release(taken_by)
 
     @stored
     def release(self, session_id: str) -> None:

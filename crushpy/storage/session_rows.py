@@ -207,7 +207,9 @@ def load_reach(db: Database, session_id: str) -> list[tuple[str, int]]:
     """
     lineage = load_lineage(db, session_id)
     left = [_last_number(db, parent, child) for parent, child in pairwise(lineage)]
-    return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=False))  # empty: not stored
+    return list(
+        zip((session.id for session in lineage), (*left, EVERYTHING), strict=False)
+    )  # empty: not stored
 
 
 def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:

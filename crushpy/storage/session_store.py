@@ -99,10 +99,10 @@ class SessionStore(Subject):
     def list_tips(self, cwd: str | None = None, limit: int | None = None) -> list[records.SessionInfo]:
         """The same, each as the session at its tip, which counts the messages of all that led to it."""
         tips: list[records.SessionInfo] = []
-        for one in self._list(cwd, limit):
-            for row in self._db.execute(sql.FIND_SESSION, session=one.id):  # another process may delete it
+        for listed in self._list(cwd, limit):
+            for row in self._db.execute(sql.FIND_SESSION, session=listed.id):  # another process may delete it
                 info = session_rows.session_from_row(row)
-                tips.append(msgspec.structs.replace(info, message_count=one.messages))
+                tips.append(msgspec.structs.replace(info, message_count=listed.messages))
         return tips
 
     @stored
@@ -285,14 +285,14 @@ class ImportStore(Subject):
         with db.transaction(durable=True, session=replaced or root_id):
             if replaced:
                 mark_deleted(db, replaced)
-            for one in conversation.sessions:
-                session_rows.insert_session(db, one.info)
-                if (opened := one.boundary) is not None:
+            for session in conversation.sessions:
+                session_rows.insert_session(db, session.info)
+                if (opened := session.boundary) is not None:
                     ended = {"session": opened.parent_id, "moment": opened.created_at}
                     db.execute(sql.END_SESSION, **ended, reason=opened.trigger)
                     db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(opened))
-                latest = max((one.info.updated_at, *(message.created_at for message in one.messages)))
-                session_rows.append_messages(db, one.info.id, *one.messages, imported_at=latest)
+                latest = max((session.info.updated_at, *(message.created_at for message in session.messages)))
+                session_rows.append_messages(db, session.info.id, *session.messages, imported_at=latest)
             db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=conversation.title)
             db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(conversation.record), open_calls="[]")
             session_rows.refresh_conversation(db, root_id)

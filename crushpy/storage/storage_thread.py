@@ -104,8 +104,8 @@ class StorageThread:
             self._work(commit, began)
         except Exception as failure:
             if len(group) > 1 and time.monotonic() - began < BUSY_FAILURE_S:
-                for one in group:
-                    self._write_group(session, [one])
+                for entry in group:
+                    self._write_group(session, [entry])
                 return
             for *_, done in group:
                 done.set_exception(failure)

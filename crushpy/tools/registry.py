@@ -141,7 +141,7 @@ def describe_unknown(tool: AnyTool, args: Json) -> str:
 def _without_unknown(value: Any, shape: Json, aliases: Mapping[str, str], dropped: list[str]) -> Any:
     """`value` with only the fields of `shape`; the names of others are added to `dropped`."""
     if isinstance(value, list) and "items" in shape:
-        return [_without_unknown(one, shape["items"], aliases, dropped) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_without_unknown(item, shape["items"], aliases, dropped) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict) or "properties" not in shape:
         return value  # pyright: ignore[reportUnknownVariableType]
     fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]

@@ -184,7 +184,10 @@ class Activity:
         self._end_countdown()
         tools = [tool for tool in self._tools.values() if tool.task is None]
         tasks = [tool for tool in self._tools.values() if tool.task is not None]
-        rows = [*self._main(tools, tasks), *(self._bar(one, since) for one, since in self._progress.values())]
+        rows = [
+            *self._main(tools, tasks),
+            *(self._bar(progress, since) for progress, since in self._progress.values()),
+        ]
         if len(tools) > 1:
             rows.extend(self._tool(tool) for tool in tools)
         rows.extend(self._task(tool, tool.task) for tool in tasks if tool.task is not None)

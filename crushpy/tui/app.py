@@ -210,7 +210,7 @@ class CrushpyApp(AdaptedApp):
         if action == "command" and self.screen is not self._chat:
             return parameters[:1] == ("quit",)  # other keys belong to the dialog
         if action == "command" and self._chat is not None and self._chat.prompt.takes_commands:
-            asked = next((one for one in APP_COMMANDS if parameters[:1] == (one.action,)), None)
+            asked = next((command for command in APP_COMMANDS if parameters[:1] == (command.action,)), None)
             if asked is not None and self._chat.command_keys.get(asked.action, asked.key) == VIM_REDO:
                 return False
         return super().check_action(action, parameters)

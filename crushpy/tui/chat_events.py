@@ -86,11 +86,11 @@ class ChatEvents:
         if conversation is not None:
             queued = [
                 QueuedPrompt(
-                    one.id,
-                    one.text + "".join(f" [{image.name}]" for image in one.images),
-                    conversation.is_next(one.id),
+                    prompt.id,
+                    prompt.text + "".join(f" [{image.name}]" for image in prompt.images),
+                    conversation.is_next(prompt.id),
                 )
-                for one in conversation.queue
+                for prompt in conversation.queue
             ]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self._chat.queue.has_focus:

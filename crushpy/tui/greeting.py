@@ -134,7 +134,9 @@ def make_greeting(conversation: "Conversation") -> Greeting:
 
     info = conversation.info
     cwd, files = Path(info.cwd), map(Path, instruction_texts(info.system))
-    names = [str(one.relative_to(cwd)) if one.is_relative_to(cwd) else home_relative(one) for one in files]
+    names = [
+        str(file.relative_to(cwd)) if file.is_relative_to(cwd) else home_relative(file) for file in files
+    ]
     headline = " · ".join(filter(None, (f"crushpy {__version__}", home_relative(cwd), git_branch(cwd))))
     rows = {
         "model": f"{info.model} · compaction {info.compaction}",

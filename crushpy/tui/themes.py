@@ -12,7 +12,9 @@ from textual.widget import Widget
 def _theme(name: str, **colours: str) -> Theme:
     """A theme of its main colours and of variables. Colours of texts and borders that are not among them are
     derived from the main ones."""
-    roles: dict[str, Any] = {one.name: colours.pop(one.name) for one in fields(Theme) if one.name in colours}
+    roles: dict[str, Any] = {
+        field.name: colours.pop(field.name) for field in fields(Theme) if field.name in colours
+    }
     texts = ("primary", "secondary", "success", "warning", "error")
     named = {f"text-{role}": roles[role] for role in texts} | {"text-accent": roles["primary"]}
     named |= {name.replace("_", "-"): value for name, value in colours.items()}

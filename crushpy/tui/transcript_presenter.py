@@ -136,7 +136,7 @@ class TranscriptPresenter:
         self._tools.clear()
         self._stored.clear()
         self._branches.clear()
-        first = {one.first: one for one in branches}
+        first = {branch.first: branch for branch in branches}
         starts = [number for number, message in enumerate(history) if message.id in first]
         shown = history[: starts[0]] if starts else history
         self._view.set_items(
@@ -151,7 +151,7 @@ class TranscriptPresenter:
         for start, end in pairwise([*starts, len(history)]):
             self._open_branch(first[history[start].id].goal)
             inside = history[start + 1 : end]
-            for item in stored_items(inside, opening, states, [one for one in marks if one.after]):
+            for item in stored_items(inside, opening, states, [mark for mark in marks if mark.after]):
                 self.show(item)
 
     def _placed(self, card: BoundaryItem) -> BoundaryItem:
@@ -296,7 +296,11 @@ def stored_items(
 ) -> Iterable[TranscriptItem]:
     """A stored history as items, each call with its result, and what happened between messages."""
     messages = list(history)
-    results = {one.result.call_id: (one.id, one.result) for one in messages if one.result is not None}
+    results = {
+        message.result.call_id: (message.id, message.result)
+        for message in messages
+        if message.result is not None
+    }
     behind: dict[str, list[TimelineNote]] = {}
     for mark in marks:
         behind.setdefault(mark.after, []).append(mark)
@@ -400,5 +404,5 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
         sessions_before=opening.sessions,
         messages_before=opening.messages,
         reported=opening.boundary.reported_after,
-        offers=tuple(one for one in ALL_BOUNDARY_ACTIONS if opening.own or one != "undo"),
+        offers=tuple(action for action in ALL_BOUNDARY_ACTIONS if opening.own or action != "undo"),
     )

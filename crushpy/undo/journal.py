@@ -74,12 +74,12 @@ class Journal:
                 entry.process, entry.process_start
             ):
                 found.append(entry)
-        return sorted(found, key=lambda one: one.started_at)
+        return sorted(found, key=lambda undo: undo.started_at)
 
 
 def _with_paths(entry: JournalEntry, convert: Callable[[str], str]) -> JournalEntry:
     """The entry with each of its paths converted: JSON cannot hold names that are not Unicode."""
-    steps = (Step(convert(one.path), one.now, one.target, convert(one.staging)) for one in entry.steps)
+    steps = (Step(convert(step.path), step.now, step.target, convert(step.staging)) for step in entry.steps)
     return msgspec.structs.replace(entry, steps=tuple(steps), cwd=convert(entry.cwd))
 
 

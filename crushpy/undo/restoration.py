@@ -43,7 +43,7 @@ class RestorationPlan(Data, frozen=True):
         """The same for some of the paths."""
         return RestorationPlan(
             tuple(step for step in self.steps if wanted(step.path)),
-            tuple(one for one in self.conflicts if wanted(one.path)),
+            tuple(conflict for conflict in self.conflicts if wanted(conflict.path)),
         )
 
 
@@ -84,7 +84,7 @@ def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter)
     """Plans how to restore every path. Reads the files, and changes nothing."""
     steps: list[Step] = []
     conflicts: list[Conflict] = []
-    swapped = {one.path for one in changes if one.before.kind == "folder"}
+    swapped = {change.path for change in changes if change.before.kind == "folder"}
     for change in changes:
         if (blocked := blocked_by(change.path)) and blocked not in swapped:
             conflicts.append(Conflict(change.path, PARENT_REPLACED))
@@ -122,7 +122,7 @@ def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapsho
 def _keep_full_folders(plan: list[Step], conflicts: list[Conflict]) -> list[Step]:
     """A folder with contents that stay can neither be removed nor replaced by a file."""
     steps = {step.path: step for step in plan}
-    for step in sorted(plan, key=lambda one: one.path.count("/"), reverse=True):
+    for step in sorted(plan, key=lambda step: step.path.count("/"), reverse=True):
         if step.now.kind != "folder" or step.target.kind == "folder":
             continue
         remaining = [
@@ -205,14 +205,14 @@ def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> RestorationP
     conflicts: list[Conflict] = []
     try:
         ready = _stage_contents(steps, snapshotter, conflicts)
-        for step in sorted(ready, key=lambda one: one.path.count("/"), reverse=True):
+        for step in sorted(ready, key=lambda step: step.path.count("/"), reverse=True):
             if step.now.kind not in ("missing", step.target.kind):
                 _attempt(_remove_path, step, snapshotter, conflicts)
-        stuck = {one.path for one in conflicts}
-        for step in sorted(ready, key=lambda one: one.path.count("/")):
+        stuck = {conflict.path for conflict in conflicts}
+        for step in sorted(ready, key=lambda step: step.path.count("/")):
             if step.path not in stuck and step.target.kind != "missing":
                 _attempt(_place, step, snapshotter, conflicts)
-        skipped = {one.path for one in conflicts}
+        skipped = {conflict.path for conflict in conflicts}
         done = [step for step in ready if step.path not in skipped]
     finally:
         for step in steps:

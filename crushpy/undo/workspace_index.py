@@ -146,12 +146,14 @@ class WorkspaceIndex:
         """
         earlier = dict(self._folders)
         changes = self._scan_once(earlier)
-        if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in changes):
+        if any(change.path.rpartition("/")[2] in IGNORE_FILES for change in changes):
             self._folders.clear()  # other rules apply now, everywhere below
-            merged = {one.path: one for one in changes}
-            for one in self._scan_once(earlier):
-                first = merged.get(one.path)
-                merged[one.path] = Noticed(one.path, first.before if first else one.before, one.after)
+            merged = {change.path: change for change in changes}
+            for noticed in self._scan_once(earlier):
+                first = merged.get(noticed.path)
+                merged[noticed.path] = Noticed(
+                    noticed.path, first.before if first else noticed.before, noticed.after
+                )
             changes = list(merged.values())
         self.ready = True
         return changes
@@ -246,11 +248,11 @@ class WorkspaceIndex:
     ) -> list[Noticed]:
         """Reads what may have changed, folder by folder, and updates the index."""
         # Sequential: threads would contend for the interpreter and take twice as long.
-        noticed = (one for folder, paths in changed.items() for one in self._read_paths(folder, paths, now))
+        noticed = (path for folder, paths in changed.items() for path in self._read_paths(folder, paths, now))
         found = [
-            one
-            for one in noticed
-            if one.before.kind != "missing" or not _was_ignored(one.path, one.after, earlier)
+            change
+            for change in noticed
+            if change.before.kind != "missing" or not _was_ignored(change.path, change.after, earlier)
         ]
         for path in removed:
             known = self._entries[path]
@@ -304,7 +306,7 @@ class WorkspaceIndex:
 
     def rows(self) -> list[IndexRow]:
         self.changed = False
-        return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
+        return [(os.fsencode(path), entry.signature, entry.state) for path, entry in self._entries.items()]
 
 
 def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:

@@ -30,12 +30,12 @@ def test_every_command_of_the_table_works_and_explains_itself(name: str) -> None
     assert (ROOM / f"{module}.py").exists(), f"cli/arguments.py names {name}, but there is no cli/{module}.py"
     command = getattr(get_command(build([name])), "commands", {}).get(name)
     assert command is not None, f"`register` of cli/{name}.py does not add a command named {name}"
-    for called, one in {name: command, **_below(name, command)}.items():
-        assert one.help, f"`crushpy {called}` has no help: give its function a docstring"
-        for parameter in one.params:
+    for called, found in {name: command, **_below(name, command)}.items():
+        assert found.help, f"`crushpy {called}` has no help: give its function a docstring"
+        for parameter in found.params:
             explained = getattr(parameter, "help", "") or parameter.name in ("help", "context")
             assert explained, f"`crushpy {called}` does not say what {parameter.name} is for"
 
 
 def _below(name: str, command: object) -> dict[str, object]:
-    return {f"{name} {one}": command for one, command in getattr(command, "commands", {}).items()}
+    return {f"{name} {below}": command for below, command in getattr(command, "commands", {}).items()}

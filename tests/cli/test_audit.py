@@ -52,7 +52,7 @@ def test_every_decision_is_recorded_with_its_parts_who_and_when(cli: Cli, told: 
     assert touch["call_id"] == "c2"
     assert (write["verdict"], write["reason"]) == ("allowed", "allowed by the rule write(*.txt)")
     assert "sandbox" not in write
-    assert all(one["user"] and one["at"] and one["mode"] == "ask" for one in (look, touch, write))
+    assert all(entry["user"] and entry["at"] and entry["mode"] == "ask" for entry in (look, touch, write))
 
 
 def test_every_change_is_recorded_with_what_was_there_before_and_after(
@@ -65,9 +65,9 @@ def test_every_change_is_recorded_with_what_was_there_before_and_after(
     assert run("-s", told, "--yolo", "go on").code == 0
     alpha, beta = (hashlib.sha256(text).hexdigest() for text in (b"alpha\n", b"beta\n"))
     changes = [
-        (one["call_id"], one["path"], one["before"], one["after"])
-        for one in records(cli, told)
-        if one["kind"] == "change"
+        (record["call_id"], record["path"], record["before"], record["after"])
+        for record in records(cli, told)
+        if record["kind"] == "change"
     ]
     path = str(workspace / "a.txt")
     assert changes == [("c3", path, "", alpha), ("c4", path, alpha, beta), ("c5", path, beta, "")]
@@ -117,8 +117,8 @@ def test_branches_and_compactions_go_on_in_the_same_audit(
     llm.script(Reply(calls=[LOOK]), Reply(calls=[fresh]), Reply(calls=[LOOK]), "Done.")
     assert run("-s", told, "--compaction", "llm", "look").code == 0
     made = decisions(cli, told)
-    assert [one["number"] for one in records(cli, told)] == list(range(1, len(records(cli, told)) + 1))
-    assert len({one["session_id"] for one in made}) == 3
+    assert [record["number"] for record in records(cli, told)] == list(range(1, len(records(cli, told)) + 1))
+    assert len({boundary["session_id"] for boundary in made}) == 3
 
 
 def test_a_task_is_recorded_in_the_audit_of_its_conversation(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
@@ -126,7 +126,7 @@ def test_a_task_is_recorded_in_the_audit_of_its_conversation(run: Run, cli: Cli,
         Reply(calls=[Call("task", {"prompt": "look"}, id="t1")]), Reply(calls=[LOOK]), "Seen.", "Done."
     )
     session = run("do it").result["session_id"]
-    assert [(one["tool"], one.get("task")) for one in decisions(cli, session)] == [
+    assert [(decision["tool"], decision.get("task")) for decision in decisions(cli, session)] == [
         ("task", None),
         ("ls", "t1"),
     ]
@@ -182,7 +182,9 @@ def test_a_call_that_only_reads_is_recorded_with_its_result(
     looks = zip(names, paths, strict=True)
     llm.script(Reply(calls=[Call("view", {"file_path": path}, id=name) for name, path in looks]), "Done.")
     done = run("look")
-    assert sorted(one["call_id"] for one in decisions(cli, done.result["session_id"])) == sorted(names)
+    assert sorted(decision["call_id"] for decision in decisions(cli, done.result["session_id"])) == sorted(
+        names
+    )
     with closing(sqlite3.connect(home / "crushpy.db")) as database:
         runs = database.execute(
             "SELECT call_id, is_error, ended_at >= started_at, message.role FROM tool_run "

@@ -66,8 +66,8 @@ def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres
 
 async def test_a_server_that_is_too_old_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crushpy.storage.postgres_database.OLDEST_SERVER", 99)
-    found = [one async for one in looked_at("here", postgres.url("postgres"))]
-    (old,) = [one for one in found if "99 or newer is needed" in one.text]
+    found = [line async for line in looked_at("here", postgres.url("postgres"))]
+    (old,) = [entry for entry in found if "99 or newer is needed" in entry.text]
     assert old.hint == "Update the server."
 
 

@@ -45,7 +45,7 @@ def report(cli: Cli, *args: str, code: int = 0) -> dict[str, Any]:
 
 def brought(told: dict[str, Any]) -> list[dict[str, Any]]:
     """All but what is no conversation of its own, such as a sub-agent's."""
-    return [one for one in told["conversations"] if one["status"] != "skipped"]
+    return [conversation for conversation in told["conversations"] if conversation["status"] != "skipped"]
 
 
 def stored(home: Path) -> list[tuple[dict[str, Any], StoredBoundary | None]]:
@@ -74,9 +74,9 @@ def test_a_session_becomes_a_conversation_with_its_compaction_as_a_boundary(
     agent: str, write: Callable[[Path], Path], cli: Cli, user_home: Path, home: Path
 ) -> None:
     file = write(user_home)
-    before = {one: one.read_bytes() for one in file.parent.iterdir()}
+    before = {entry: entry.read_bytes() for entry in file.parent.iterdir()}
     (told,) = brought(report(cli, agent))
-    assert {one: one.read_bytes() for one in file.parent.iterdir()} == before
+    assert {entry: entry.read_bytes() for entry in file.parent.iterdir()} == before
     assert (told["status"], told["boundaries"], told["messages"]) == ("imported", 1, 8)
     (root, _), (tip, boundary) = stored(home)
     assert (root["id"], tip["id"], tip["parent_id"]) == (told["id"], told["tip"], root["id"])
@@ -302,7 +302,7 @@ def test_import_reads_a_write_ahead_log_without_creating_files(cli: Cli, user_ho
     file.with_name("crush.db-wal").write_bytes(log)
     report(cli, "crush", str(file))
     assert "in the log" in json.dumps(stored(home)[1][0])
-    assert sorted(one.name for one in file.parent.iterdir()) == ["crush.db", "crush.db-wal"]
+    assert sorted(entry.name for entry in file.parent.iterdir()) == ["crush.db", "crush.db-wal"]
 
 
 def test_a_database_in_use_is_read_from_a_copy(cli: Cli, user_home: Path, home: Path) -> None:
@@ -311,10 +311,14 @@ def test_a_database_in_use_is_read_from_a_copy(cli: Cli, user_home: Path, home: 
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("UPDATE session SET title = 'Only in the log' WHERE id = 'ses_1'")
         database.commit()
-        before = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in file.parent.iterdir()}
+        before = {
+            entry.name: (entry.read_bytes(), entry.stat().st_mtime_ns) for entry in file.parent.iterdir()
+        }
         assert set(before) == {"opencode.db", "opencode.db-wal", "opencode.db-shm"}
         (told,) = brought(report(cli, "opencode"))
-        after = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in file.parent.iterdir()}
+        after = {
+            entry.name: (entry.read_bytes(), entry.stat().st_mtime_ns) for entry in file.parent.iterdir()
+        }
     assert after == before
     assert told["title"] == "Only in the log"
 
@@ -364,7 +368,7 @@ def test_links_out_of_the_named_folder_are_not_followed(
     told = cli("sessions", "import", source, str(named), "--json")
     assert "zebra" not in told.stdout
     found = json.loads(told.stdout)["conversations"] if told.stdout else []
-    assert all(one["status"] in ("skipped", "failed") for one in found)
+    assert all(entry["status"] in ("skipped", "failed") for entry in found)
     assert brought(report(cli, source, str(private)))
 
 

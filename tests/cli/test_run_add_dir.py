@@ -24,7 +24,7 @@ def view(path: Path) -> Reply:
 
 
 def refused(done) -> list[bool]:
-    return [one["is_error"] for one in done.of("tool_result")]
+    return [result["is_error"] for result in done.of("tool_result")]
 
 
 def test_added_folder_is_readable_also_after_a_resume(run: Run, llm: ScriptedLLM, second: Path) -> None:
@@ -64,7 +64,7 @@ def test_added_folder_is_restored_by_undo(run: Run, cli: Cli, llm: ScriptedLLM, 
     assert (second / "notes.txt").read_text() == "changed\n"
     here = done.result["session_id"]
     shown = json.loads(cli("sessions", "show", here, "--json").stdout)["messages"]
-    prompt = [one["id"] for one in shown if one["role"] == "user"][-1]
+    prompt = [message["id"] for message in shown if message["role"] == "user"][-1]
     assert cli("sessions", "rewind", here, "--to", prompt, "--files", "--yes").returncode == 0
     assert (second / "notes.txt").read_text() == "one two\n"
     assert not (second / "new.txt").exists()

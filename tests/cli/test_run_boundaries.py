@@ -241,7 +241,7 @@ def test_a_branch_folds_is_undone_and_continued_by_other_processes(
     assert (opened["parent_id"], opened["depth"], opened["goal"]) == (root, 1, "find the cause")
     assert (returned["session_id"], returned["parent_id"], done.result["session_id"]) == (branch, root, root)
     assert "deep inside" not in json.dumps(llm.requests[-1].body["messages"])
-    tree = {one["id"]: one for one in json.loads(cli("sessions", "tree", root, "--json").stdout)}
+    tree = {skill["id"]: skill for skill in json.loads(cli("sessions", "tree", root, "--json").stdout)}
     assert (tree[branch]["kind"], tree[branch]["parent_id"]) == ("branch", root)
     assert "deep inside" in cli("sessions", "search", "deep inside").stdout
     assert cli("sessions", "undo-compaction", root).returncode == 0

@@ -65,7 +65,7 @@ def test_a_mentioned_picture_is_attached_and_other_words_are_not(
     (workspace / "notes.md").write_text("words")
     llm.script("Fine.")
     done = run('Compare @"docs/a shot.PNG" with (@b.webp), see @notes.md and me@b.webp, again @b.webp.')
-    assert done.code == 0 and not [one for one in done.of("notice") if "attached" in one["text"]]
+    assert done.code == 0 and not [notice for notice in done.of("notice") if "attached" in notice["text"]]
     assert pictures_in(llm.requests[0].body) == [picture(10, 10), picture(20, 20, "WEBP")]
 
 
@@ -77,7 +77,10 @@ def test_a_mention_that_is_no_picture_stays_words_and_is_told(
     (workspace / "folder.png").mkdir()
     llm.script("Fine.")
     done = run(f"look at @{name}!")
-    assert done.code == 0 and sum(f"@{name} is not attached" in one["text"] for one in done.of("notice")) == 1
+    assert (
+        done.code == 0
+        and sum(f"@{name} is not attached" in notice["text"] for notice in done.of("notice")) == 1
+    )
     assert f"look at @{name}!" in text_of(llm.requests[0].body)
 
 

@@ -32,8 +32,8 @@ def test_plan_changes_nothing_prints_the_plan_and_exits_0(
     llm.script(Reply(calls=calls), "1. Make made.txt.")
     done = run("--mode", "plan", "--allow", "bash(touch)", "--allow", "write", "plan it")
     assert (done.code, done.result["text"]) == (0, "1. Make made.txt.")
-    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, True, True, False]
-    assert all("plan mode" in one["text"] for one in done.of("tool_result")[:4])
+    assert [result["is_error"] for result in done.of("tool_result")] == [True, True, True, True, False]
+    assert all("plan mode" in result["text"] for result in done.of("tool_result")[:4])
     assert list(workspace.iterdir()) == []
     assert TOLD in sent(llm, 0)
 
@@ -62,8 +62,8 @@ def test_yolo_refuses_non_literal_lines_when_a_deny_rule_exists(
     llm.script(Reply(calls=[Call("bash", {"command": command}) for command in commands]), "Done.")
     done = run("--yolo", "clean up")
     assert done.code == 3
-    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, True, True, False]
-    refused = [one["text"] for one in done.of("tool_result")][:2]
+    assert [result["is_error"] for result in done.of("tool_result")] == [True, True, True, True, False]
+    refused = [result["text"] for result in done.of("tool_result")][:2]
     assert all("Write the command literally" in text and "only --yolo" not in text for text in refused)
     assert {path.name for path in workspace.iterdir()} == {"kept.txt", "made.txt"}
 
@@ -95,7 +95,7 @@ def test_edits_in_the_workspace_need_no_question_and_all_else_does(
     llm.script(Reply(calls=calls), "Done.")
     done = run("--mode", "edits", "change it")
     assert done.code == 3
-    assert [one["is_error"] for one in done.of("tool_result")] == [False, True, True, True]
+    assert [result["is_error"] for result in done.of("tool_result")] == [False, True, True, True]
     assert {path.name for path in workspace.iterdir()} == {".git", "made.txt"}
     assert not (tmp_path / "outside.txt").exists()
 
@@ -109,7 +109,7 @@ def test_edits_of_instructions_are_announced_and_of_what_runs_code_asked_about(
     calls = [Call("write", {"file_path": name, "content": "x"}) for name in (*announced, *asked)]
     llm.script(Reply(calls=calls), "Done.")
     done = run("--mode", "edits", "change it")
-    assert [one["is_error"] for one in done.of("tool_result")] == [False] * 3 + [True] * 8
+    assert [result["is_error"] for result in done.of("tool_result")] == [False] * 3 + [True] * 8
     said = [notice["text"] for notice in done.of("notice")]
     assert [text for text in said if "which agents follow" in text] == [
         f"The agent writes {workspace / name}, which agents follow" for name in announced
@@ -127,7 +127,7 @@ def test_deny_and_ask_rules_hold_where_edits_are_allowed(
     paths = ("a.lock", "ci/a.yml", "a.txt")
     llm.script(Reply(calls=[Call("write", {"file_path": path, "content": "x"}) for path in paths]), "Done.")
     done = run("change it")
-    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, False]
+    assert [result["is_error"] for result in done.of("tool_result")] == [True, True, False]
 
 
 def test_a_mode_is_kept_with_the_conversation_and_the_agent_is_told_once(

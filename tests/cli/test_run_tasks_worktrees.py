@@ -89,7 +89,11 @@ def test_each_leaves_a_branch_with_its_diff_and_nothing_is_merged(
         f"git branch --list 'crushpy/{root}/*'"
     )
     assert "Working directory: " + str(home / "worktrees" / root / "left") in str(
-        next(one.body for one in llm.requests if one.body["messages"][1]["content"].startswith("left"))
+        next(
+            request.body
+            for request in llm.requests
+            if request.body["messages"][1]["content"].startswith("left")
+        )
     )
 
 

@@ -46,6 +46,6 @@ def test_a_project_cannot_switch_it_on(run: Run, cli: Cli, llm: ScriptedLLM, wor
     llm.script("Hello.")
     done = run("-m", MODEL, "hi")
     assert not offered(llm)
-    told = done.stderr + "".join(one["text"] for one in done.of("notice"))
+    told = done.stderr + "".join(notice["text"] for notice in done.of("notice"))
     assert "web_search is ignored: a project may not set it" in told
     assert "status_line is ignored: a project may not set it" in told

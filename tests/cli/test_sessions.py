@@ -364,8 +364,8 @@ def test_an_export_holds_every_message_of_long_sessions_once_and_in_order(
     whole = cli("sessions", "export", "latest", "--format", "json").stdout
     data = json.loads(whole)
     assert whole == json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    assert [one["id"] for one in data["sessions"]] == [root.id, child.id]
-    said_first, said_then = ([m["parts"][0] for m in one["messages"]] for one in data["sessions"])
+    assert [session["id"] for session in data["sessions"]] == [root.id, child.id]
+    said_first, said_then = ([m["parts"][0] for m in session["messages"]] for session in data["sessions"])
     assert [part["text"] for part in said_first] == words[:70]
     assert [part.get("text") for part in said_then] == [None, *words[70:]]
     assert data["conversation"] == root.root_id

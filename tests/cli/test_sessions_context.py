@@ -43,7 +43,7 @@ def sent(run: Run, llm: ScriptedLLM, session: str) -> str:
 def test_the_list_has_ids_sizes_what_is_behind_and_an_offer(cli: Cli, session: str) -> None:
     data = context(cli, session)
     rows = {row["message_id"]: row for row in data["rows"] if row["message_id"]}
-    assert list(rows) == [one["id"] for one in messages(cli, session)]
+    assert list(rows) == [message["id"] for message in messages(cli, session)]
     first, second = [row for row in rows.values() if row["kind"] == "tool output"]
     assert data["old_views"] == {"message_ids": [first["message_id"]], "tokens": data["old_views"]["tokens"]}
     assert 0 < data["old_views"]["tokens"] < first["tokens"] == second["tokens"]
@@ -51,7 +51,7 @@ def test_the_list_has_ids_sizes_what_is_behind_and_an_offer(cli: Cli, session: s
     text = cli("sessions", "context", session).stdout
     assert f"1 old view, {data['old_views']['tokens']:,} tokens: " in text
     assert f"crushpy sessions context {session} --shorten superseded" in text
-    assert all(one in text for one in rows)
+    assert all(row in text for row in rows)
 
 
 def test_dropped_message_is_not_sent_and_can_be_restored(
@@ -70,7 +70,12 @@ def test_dropped_message_is_not_sent_and_can_be_restored(
     assert f"--restore {result}" in done.stdout
 
     assert "I look." not in sent(run, llm, session)
-    assert [one.get("state") for one in messages(cli, session)][:4] == [None, "dropped", "dropped", None]
+    assert [message.get("state") for message in messages(cli, session)][:4] == [
+        None,
+        "dropped",
+        "dropped",
+        None,
+    ]
     shown = cli("sessions", "show", session).stdout
     assert shown.count("[not sent]") == 2 and "I look." in shown
     assert cli("sessions", "export", session).stdout.count("[not sent]") == 2
@@ -100,8 +105,8 @@ def test_context_edit_refuses_fixed_messages_by_name(
     llm.script("Hello.")
     other = run("something else").result["session_id"]
     foreign = messages(cli, other)[0]["id"]
-    ids = [one["id"] for one in messages(cli, session)]
-    everything = [word for one in ids for word in ("--drop", one)]
+    ids = [message["id"] for message in messages(cli, session)]
+    everything = [word for id_ in ids for word in ("--drop", id_)]
     for argv, words in (
         (("--drop", ids[0]), f"{ids[0]} cannot be dropped: it is the first user message"),
         ((*everything, "--dry-run"), "first user message, which stays"),

@@ -154,7 +154,9 @@ def test_every_redaction_is_listed_with_kind_place_and_count(cli: Cli, workspace
     assert "opensesame" not in text
     user, assistant = data["sessions"][0]["messages"][:2]
     root = data["conversation"]
-    assert [(one["kind"], one["count"], one["message"]) for one in data["redactions"]] == [
+    assert [
+        (redaction["kind"], redaction["count"], redaction["message"]) for redaction in data["redactions"]
+    ] == [
         ("key or token", 1, user["id"]),
         ("value of a secret's name", 1, assistant["id"]),
     ]

@@ -103,7 +103,7 @@ def test_a_window_a_method_and_a_template_can_be_tried(cli: Cli, workspace: Path
     assert small["window"] == 9_000
     assert len(small["boundaries"]) >= 2
     _, by_agent = replays(cli, info.id, "--method", "llm", "--window", "12000")
-    assert {one["trigger"] for one in by_agent["boundaries"]} == {"agent"}
+    assert {boundary["trigger"] for boundary in by_agent["boundaries"]} == {"agent"}
     assert any("opened a new session" in text for text in by_agent["unknown"])
 
 
@@ -148,9 +148,9 @@ def test_conversations_of_every_shape_are_replayed(cli: Cli, workspace: Path, fi
     with sqlite3.connect(home / "crushpy.db") as db:
         db.execute("""UPDATE message SET parts = '[{"type":' WHERE parts LIKE '%broken%'""")
     for name, session in made.items():
-        for one in replays(cli, session, "--threshold", "0.5"):
-            assert one["unknown"], name
-            assert bool(one["requests"]) == (name != "empty"), name
+        for replay in replays(cli, session, "--threshold", "0.5"):
+            assert replay["unknown"], name
+            assert bool(replay["requests"]) == (name != "empty"), name
     (bare,) = replays(cli, made["bare"])
     assert any("without recorded usage" in text for text in bare["unknown"])
     with sqlite3.connect(home / "crushpy.db") as db:

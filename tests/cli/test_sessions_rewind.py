@@ -34,7 +34,7 @@ def shell(run: Run, llm: ScriptedLLM) -> Callable[..., str]:
 def prompts(cli: Cli, session: str) -> list[str]:
     """The ids of what the user said in a session."""
     shown = json.loads(cli("sessions", "show", session, "--json").stdout)
-    return [one["id"] for one in shown["messages"] if one["role"] == "user"]
+    return [message["id"] for message in shown["messages"] if message["role"] == "user"]
 
 
 def git(*words: str) -> None:
@@ -60,7 +60,7 @@ def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_forks(
     session = run("--yolo", "hello").result["session_id"]
     run("--yolo", "-c", "change things")
     listed = json.loads(cli("sessions", "changes", session, "--json", "--diff").stdout)
-    assert {one["path"].rpartition("/")[2]: one["action"] for one in listed["files"]} == {
+    assert {file["path"].rpartition("/")[2]: file["action"] for file in listed["files"]} == {
         "old.txt": "changed",
         "deep": "created",
         "er": "created",
@@ -89,7 +89,7 @@ def test_a_turn_of_the_file_tools_goes_back_and_the_conversation_forks(
     assert again.returncode == 0
     llm.script("From the start.")
     run("-s", again.stdout.strip(), "anew")
-    assert [one["role"] for one in llm.requests[-1].body["messages"]] == ["system", "user"]
+    assert [message["role"] for message in llm.requests[-1].body["messages"]] == ["system", "user"]
 
 
 @pytest.mark.parametrize("repository", [True, False], ids=["git", "plain"])

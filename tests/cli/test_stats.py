@@ -58,10 +58,10 @@ def test_tokens_and_money_are_told_by_day_model_project_and_conversation(
     earlier(home, first, 3)
     found = stats(cli)
     ago, today = (time.strftime("%Y-%m-%d", time.localtime(time.time() - days * DAY)) for days in (3, 0))
-    assert [(one["key"], total(one)) for one in found["by_day"]] == [(ago, 13_100), (today, 1_010)]
-    assert [(one["key"], total(one)) for one in found["by_model"]] == [(MODEL, 14_110)]
-    assert [(one["key"], total(one)) for one in found["by_project"]] == [(str(workspace), 14_110)]
-    assert [(one["key"], total(one)) for one in found["by_conversation"]] == [
+    assert [(row["key"], total(row)) for row in found["by_day"]] == [(ago, 13_100), (today, 1_010)]
+    assert [(row["key"], total(row)) for row in found["by_model"]] == [(MODEL, 14_110)]
+    assert [(row["key"], total(row)) for row in found["by_project"]] == [(str(workspace), 14_110)]
+    assert [(row["key"], total(row)) for row in found["by_conversation"]] == [
         (first, 13_100),
         (second, 1_010),
     ]
@@ -86,10 +86,10 @@ def test_days_leaves_out_what_lies_before(run: Run, cli: Cli, llm: ScriptedLLM, 
     first = run("long ago").result["session_id"]
     second = run("now").result["session_id"]
     earlier(home, first, 40)
-    assert [one["key"] for one in stats(cli)["by_conversation"]] == [second]
-    assert [one["key"] for one in stats(cli, "--days", "1")["by_conversation"]] == [second]
-    assert [one["key"] for one in stats(cli, "--days", "41")["by_conversation"]] == [first, second]
-    assert [one["key"] for one in stats(cli, "--days", "0")["by_conversation"]] == [first, second]
+    assert [row["key"] for row in stats(cli)["by_conversation"]] == [second]
+    assert [row["key"] for row in stats(cli, "--days", "1")["by_conversation"]] == [second]
+    assert [row["key"] for row in stats(cli, "--days", "41")["by_conversation"]] == [first, second]
+    assert [row["key"] for row in stats(cli, "--days", "0")["by_conversation"]] == [first, second]
     assert cli("stats", "--days", "-1").returncode == 2
 
 
@@ -99,7 +99,7 @@ def test_calls_without_a_message_are_counted_once(run: Run, cli: Cli, llm: Scrip
     with closing(sqlite3.connect(home / "crushpy.db")) as database, database:
         database.execute("UPDATE session SET input_tokens = input_tokens + 500, cost = cost + 0.5")
     found = stats(cli)
-    assert [total(one) for one in found["by_day"]] == [1_510]
+    assert [total(row) for row in found["by_day"]] == [1_510]
     assert found["total"]["cost"] == 0.5
 
 

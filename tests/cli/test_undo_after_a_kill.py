@@ -47,12 +47,12 @@ def killed(start: Start, llm: ScriptedLLM, workspace: Path, before: object) -> s
 
 def prompt_of(cli: Cli, session: str) -> str:
     shown = json.loads(cli("sessions", "show", session, "--json").stdout)
-    return next(one["id"] for one in shown["messages"] if one["role"] == "user")
+    return next(message["id"] for message in shown["messages"] if message["role"] == "user")
 
 
 def changed(cli: Cli, session: str, workspace: Path) -> set[str]:
     listed = json.loads(cli("sessions", "changes", session, "--json").stdout)["files"]
-    return {str(Path(one["path"]).relative_to(workspace)) for one in listed}
+    return {str(Path(entry["path"]).relative_to(workspace)) for entry in listed}
 
 
 def test_changes_of_a_killed_command_are_recorded_at_the_next_start(
@@ -66,7 +66,7 @@ def test_changes_of_a_killed_command_are_recorded_at_the_next_start(
         *("made", "made/ready"),
     }
     recorded = json.loads(cli("audit", "show", killed, "--json").stdout)
-    assert {one["call_id"] for one in recorded if one["kind"] == "change"} == {"c1"}
+    assert {record["call_id"] for record in recorded if record["kind"] == "change"} == {"c1"}
     back = cli("sessions", "rewind", killed, "--to", prompt_of(cli, killed), "--files", "--yes")
     assert back.returncode == 0, back.stderr
     assert files(workspace) == before

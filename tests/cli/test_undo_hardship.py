@@ -26,12 +26,12 @@ def bash(command: str) -> Reply:
 def prompts(cli: Cli, session: str) -> list[str]:
     """The ids of all that the user said, up to a session."""
     shown = json.loads(cli("sessions", "show", session, "--json").stdout)
-    return [one["id"] for one in shown["messages"] if one["role"] == "user"]
+    return [message["id"] for message in shown["messages"] if message["role"] == "user"]
 
 
 def changed(cli: Cli, session: str) -> set[str]:
     listed = json.loads(cli("sessions", "changes", session, "--json").stdout)["files"]
-    return {Path(one["path"]).name for one in listed}
+    return {Path(entry["path"]).name for entry in listed}
 
 
 def noise(size: int) -> bytes:
@@ -168,10 +168,10 @@ def test_two_writers_of_one_conversation_make_one_audit(
     branches = [start("-s", session, "--fork", "look") for _ in range(2)]
     until(lambda: len(llm.requests) == 3, "both have asked")
     llm.release()
-    assert [one.end().code for one in branches] == [0, 0]
+    assert [branch.end().code for branch in branches] == [0, 0]
     recorded = json.loads(cli("audit", "show", session, "--json").stdout)
-    assert [one["number"] for one in recorded] == list(range(1, 7))
-    assert len({one["session_id"] for one in recorded}) == 2
+    assert [record["number"] for record in recorded] == list(range(1, 7))
+    assert len({record["session_id"] for record in recorded}) == 2
 
 
 # --- closed folders --------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def plan(
 
 
 def sent(effect: EditEffect, history: list[Message] = HISTORY) -> list[str]:
-    return [one.id for one in apply_overrides(history, by_message(effect.overrides))]
+    return [override.id for override in apply_overrides(history, by_message(effect.overrides))]
 
 
 @pytest.mark.parametrize("name", [CALLS, LONG_RESULT, SHORT_RESULT])
@@ -60,24 +60,24 @@ def test_a_call_is_dropped_with_all_its_results_whichever_is_named(name: str) ->
 
 def test_a_result_is_shortened_by_itself_and_a_call_with_its_results() -> None:
     alone = plan(("shorten", LONG_RESULT))
-    assert [one.message_id for one in alone.messages] == [LONG_RESULT]
+    assert [message.message_id for message in alone.messages] == [LONG_RESULT]
     assert 0 < alone.tokens_freed < size(HISTORY[2])
     shown = apply_overrides(HISTORY, by_message(alone.overrides))[2]
     assert shown.result is not None and f"recall {LONG_RESULT}" in shown.result.text
-    assert [one.message_id for one in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
+    assert [message.message_id for message in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
 
 
 def test_restored_message_is_sent_whole_with_its_unit() -> None:
     dropped = plan(("drop", LONG_RESULT))
     back = plan(("restore", SHORT_RESULT), overrides=dropped.overrides)
-    assert {one.message_id for one in back.messages} == {CALLS, LONG_RESULT, SHORT_RESULT}
+    assert {message.message_id for message in back.messages} == {CALLS, LONG_RESULT, SHORT_RESULT}
     assert back.tokens_freed == -dropped.tokens_freed
     whole = apply_overrides(HISTORY, by_message((*dropped.overrides, *back.overrides)))
     assert whole == HISTORY
     short = plan(("shorten", LONG_RESULT))
-    assert [one.message_id for one in plan(("restore", "all"), overrides=short.overrides).messages] == [
-        LONG_RESULT
-    ]
+    assert [
+        message.message_id for message in plan(("restore", "all"), overrides=short.overrides).messages
+    ] == [LONG_RESULT]
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_the_seed_stays_and_the_beginning_of_an_id_is_enough() -> None:
     history = [start, *HISTORY[1:]]
     with pytest.raises(UsageError, match="it is the seed"):
         plan(("drop", start.id), history=history)
-    assert sent(plan(("drop", "sec"), history=history), history) == [one.id for one in history[:-1]]
+    assert sent(plan(("drop", "sec"), history=history), history) == [message.id for message in history[:-1]]
     twins = [*HISTORY, user("x", "second2")]
     with pytest.raises(UsageError, match="Several messages start with 'seco': second, second2"):
         plan(("drop", "seco"), history=twins)
-    assert "second" in [one.message_id for one in plan(("drop", "second"), history=twins).messages]
+    assert "second" in [message.message_id for message in plan(("drop", "second"), history=twins).messages]
 
 
 def test_views_that_later_calls_replace_are_offered_and_shortened_to_a_line() -> None:
@@ -176,7 +176,7 @@ def test_requests_stay_valid_after_any_edits(history: list[Message], data: st.Da
     kinds = st.sampled_from(["drop", "shorten", "restore"])
     overrides: dict[str, MessageOverride] = {}
     for _ in range(data.draw(st.integers(1, 6))):
-        edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([one.id for one in history])))  # pyright: ignore
+        edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([message.id for message in history])))  # pyright: ignore
         before = sum(map(size, apply_overrides(history, overrides)))
         try:
             effect = effect_of_edits(history, overrides, [edit], cwd="/", size=size)
@@ -185,11 +185,13 @@ def test_requests_stay_valid_after_any_edits(history: list[Message], data: st.Da
         overrides |= by_message(effect.overrides)
         shown = apply_overrides(history, overrides)
         assert before - sum(map(size, shown)) == effect.tokens_freed
-        left = {one.id for one in shown}
+        left = {message.id for message in shown}
         for unit in units(history):
-            assert len({one.id in left for one in unit}) == 1, "half a unit"
+            assert len({member.id in left for member in unit}) == 1, "half a unit"
         assert_valid(well_formed(shown))
-        assert not any(one.role == "user" for one in history) or any(one.role == "user" for one in shown)
+        assert not any(message.role == "user" for message in history) or any(
+            message.role == "user" for message in shown
+        )
 
 
 def test_the_inspector_counts_diagnostics_apart_and_a_summary_has_none() -> None:

@@ -17,7 +17,7 @@ def test_requests_are_the_users_own_words_and_pictures_only() -> None:
         Message("b", "user", (Text("see this"), Image("image/png", "aGk="))),
         user("   "),
     ]
-    found = [facts.request_text(one) for one in messages if one.role == "user"]
+    found = [facts.request_text(message) for message in messages if message.role == "user"]
     assert list(filter(None, found)) == [
         "first",
         "[image image/png, 2 bytes]",

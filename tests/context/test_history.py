@@ -28,11 +28,11 @@ def test_repaired_history_keeps_all_text(history: list[Message]) -> None:
 
 @given(histories())
 def test_every_result_stays_with_its_call_whatever_was_said_between(history: list[Message]) -> None:
-    asked = {one.id for message in history for one in message.calls}
+    asked = {asked.id for message in history for asked in message.calls}
     told = {m.result.call_id: m.result.text for m in history if m.result and m.result.call_id in asked}
     sent = {m.result.call_id: m.result.text for m in well_formed(history) if m.result}
     assert {call_id: sent[call_id] for call_id in told} == told
-    assert {one.call_id for one in missing_results(history, ())} == asked - set(told)
+    assert {missing.call_id for missing in missing_results(history, ())} == asked - set(told)
 
 
 def test_the_users_words_between_a_call_and_its_result_come_after_both() -> None:

@@ -143,6 +143,6 @@ def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
             assert reader.extract(message) == msgspec.json.decode(stored[-1], type=MessageFacts)
             reader.committed(message)
             reader = FactReader("/work", messages[: len(stored)])  # another process goes on
-        found = [msgspec.json.decode(one, type=MessageFacts) for one in stored]
+        found = [msgspec.json.decode(row, type=MessageFacts) for row in stored]
         ledger = ledger.merged(found, messages=len(messages))
     assert ledger == grown(*generations)

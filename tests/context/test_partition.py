@@ -95,7 +95,7 @@ def test_partition_carries_at_least_the_last_unit(history: list[Message]) -> Non
 @given(histories(), st.integers(0, 5_000))
 def test_a_cut_parts_no_result_from_its_call(history: list[Message], keep: int) -> None:
     parts = partition(history, has_seed=False, keep=keep, size=size)
-    asked = {one.id for message in parts.middle for one in message.calls}
+    asked = {asked.id for message in parts.middle for asked in message.calls}
     assert not any(message.result and message.result.call_id in asked for message in parts.tail)
 
 
@@ -170,7 +170,7 @@ def test_childs_first_request_stays_below_the_threshold(fixed: int, window: int,
 def test_many_small_results_of_the_last_unit_are_truncated() -> None:
     calls = [call("bash", command=f"c{number}") for number in range(60)]
     history = [user("go"), *ran("early", "x" * 4_000), assistant("", *calls)]
-    history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]
+    history += [result(asked, f"{number}" * 1_500) for number, asked in enumerate(calls)]
     limits = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count)
     overrides = overrides_to_fit(plan, limits, text_tokens=1_000, size=size)

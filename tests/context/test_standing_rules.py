@@ -17,7 +17,7 @@ PHRASES = rule_phrases(Templates())()
 
 
 def rules(text: str) -> list[str]:
-    return [one.text for one in PHRASES.find(text) if one.rule]
+    return [extension.text for extension in PHRASES.find(text) if extension.rule]
 
 
 def said(*texts: str | Note) -> list[Message]:
@@ -132,7 +132,7 @@ def test_pasted_text_makes_no_rule() -> None:
     pasted = (start, text.index("Never merge"))
     message = Message("m1", "user", (Text(text, (pasted,)),))
     found = FactReader("/work", (), lambda: PHRASES).extract(message)
-    assert [one.text for one in found.statements or ()] == ["Never merge on Fridays."]
+    assert [statement.text for statement in found.statements or ()] == ["Never merge on Fridays."]
 
 
 def test_sentences_are_not_split_in_file_names_or_numbers_or_after_a_colon() -> None:
@@ -266,7 +266,7 @@ def test_a_broken_file_is_named_and_the_shipped_one_used(tmp_path: Path, text: s
 def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("[tlh]\nphrase = 'not ever, jupa'")
     found = rule_phrases(Templates(tmp_path))().find("Do not ever push. Never pull.")
-    assert [one.text for one in found] == ["Do not ever push."]
+    assert [entry.text for entry in found] == ["Do not ever push."]
 
 
 @given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))

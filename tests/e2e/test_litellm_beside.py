@@ -24,7 +24,11 @@ def helpers(terminal: Terminal) -> list[int]:
 
 
 def _children(parent: int) -> list[str]:
-    return [pid for one in Path(f"/proc/{parent}/task").glob("*/children") for pid in one.read_text().split()]
+    return [
+        pid
+        for children in Path(f"/proc/{parent}/task").glob("*/children")
+        for pid in children.read_text().split()
+    ]
 
 
 def _arguments(pid: int) -> bytes:

@@ -87,8 +87,8 @@ def test_boundaries_never_change_the_session_and_are_replayed(
     again.call("session/load", sessionId=session, cwd=str(workspace), mcpServers=[])
     said = [update["content"]["text"] for update in again.of("user_message_chunk")]
     assert [text.split(" words")[0] for text in said] == [f"step {number}" for number in range(8)]
-    for one in (client, again):
-        made = boundaries(one, native)
+    for editor in (client, again):
+        made = boundaries(editor, native)
         assert len(made) == 8 and all("Goal: go on." in json.dumps(update) for update in made)
         assert all(update["_meta"]["crushpy"]["tokens_after"] > 0 for update in made)
     assert again.prompt(session, "/undo-compaction") == "end_turn" and "undone" in again.text
@@ -97,9 +97,9 @@ def test_boundaries_never_change_the_session_and_are_replayed(
 
 def boundaries(client: AcpClient, native: bool) -> list[dict[str, Any]]:
     if native:
-        return [one for one in client.of("compaction_update") if one["status"] == "completed"]
+        return [update for update in client.of("compaction_update") if update["status"] == "completed"]
     assert client.of("compaction_update") == []
-    return [one for one in client.of("tool_call") if one["toolCallId"].startswith("compaction-")]
+    return [call for call in client.of("tool_call") if call["toolCallId"].startswith("compaction-")]
 
 
 def test_modes_options_and_todos(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
@@ -213,8 +213,11 @@ def test_commands_of_the_thread_are_rows_of_the_command_table(
     client = connect()
     session = client.open(workspace)
     assert client.prompt(session, "what is it?") == "end_turn"
-    offered = {one["name"]: one for one in client.of("available_commands_update")[-1]["availableCommands"]}
-    assert set(offered) >= {one.slash for one in APP_COMMANDS if one.in_editor}
+    offered = {
+        command["name"]: command
+        for command in client.of("available_commands_update")[-1]["availableCommands"]
+    }
+    assert set(offered) >= {command.slash for command in APP_COMMANDS if command.in_editor}
     assert (offered["tree"]["description"], offered["pin"]["input"]["hint"]) == (
         "All sessions of this conversation.",
         "TEXT|@FILE",

@@ -24,7 +24,7 @@ def place(update: dict[str, Any]) -> tuple[int, str]:
 
 
 def said(client: AcpClient, text: str) -> dict[str, Any]:
-    return next(one for one in client.of("agent_message_chunk") if text in one["content"]["text"])
+    return next(chunk for chunk in client.of("agent_message_chunk") if text in chunk["content"]["text"])
 
 
 def opened(connect: Connect, workspace: Path, session: str) -> AcpClient:
@@ -49,14 +49,16 @@ def test_acp_marks_updates_of_a_branch_and_ends_its_call_with_the_result(
     client = connect()
     session = start(client, workspace)
     assert client.prompt(session, "go") == "end_turn"
-    first, second = [one for one in client.of("tool_call") if one["name"] == "branch"]
+    first, second = [call for call in client.of("tool_call") if call["name"] == "branch"]
     assert (place(first), place(second)) == ((0, ""), (1, "outer"))
     assert place(said(client, "Looking inside.")) == (2, "inner")
-    assert place(next(one for one in client.of("tool_call") if one["name"] == "ls")) == (2, "inner")
+    assert place(next(call for call in client.of("tool_call") if call["name"] == "ls")) == (2, "inner")
     assert place(said(client, "All is well.")) == (0, "")
     for call in (first, second):
-        own = [one for one in client.of("tool_call_update") if one["toolCallId"] == call["toolCallId"]]
-        assert [one["status"] for one in own] == ["in_progress", "in_progress", "completed"]
+        own = [
+            update for update in client.of("tool_call_update") if update["toolCallId"] == call["toolCallId"]
+        ]
+        assert [update["status"] for update in own] == ["in_progress", "in_progress", "completed"]
         assert "folded to" in own[-1]["title"] and "the cause is in a.py" in json.dumps(own[-1]["content"])
         assert own[-1]["_meta"]["crushpy"]["returned"]["calls"] > 0
     client.close()
@@ -80,15 +82,19 @@ def test_an_open_branch_is_recognisable_after_a_reload_with_compactions(
     client.fail("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
     client.close()
     again = opened(connect, workspace, session)
-    [before, inside] = [one for one in again.of("tool_call") if one["toolCallId"].startswith("compaction-")]
+    [before, inside] = [
+        call for call in again.of("tool_call") if call["toolCallId"].startswith("compaction-")
+    ]
     assert (place(before), place(inside)) == ((0, ""), (1, "outer"))
-    for one in (before, inside):
-        assert one["_meta"]["crushpy"]["trigger"] == "agent"
-    call = next(one for one in again.of("tool_call") if one.get("name") == "branch")
+    for shown in (before, inside):
+        assert shown["_meta"]["crushpy"]["trigger"] == "agent"
+    call = next(call for call in again.of("tool_call") if call.get("name") == "branch")
     assert again.of("tool_call_update")[-1]["toolCallId"] != call["toolCallId"]
     llm.script(BACK, Reply("All is well."))
     assert again.prompt(session, "go on") == "end_turn"
-    last = [one for one in again.of("tool_call_update") if one["toolCallId"] == call["toolCallId"]][-1]
+    last = [update for update in again.of("tool_call_update") if update["toolCallId"] == call["toolCallId"]][
+        -1
+    ]
     assert last["status"] == "completed" and place(said(again, "All is well.")) == (0, "")
 
 
@@ -119,8 +125,8 @@ def test_the_user_branches_and_returns_in_the_editor(
     assert place(said(again, "Outside.")) == (0, "")
     again.close()
     last = opened(connect, workspace, session)
-    folded = [one for one in last.of("tool_call") if one["status"] == "completed"]
-    assert folded and all("folded to" in one["title"] for one in folded)
+    folded = [call for call in last.of("tool_call") if call["status"] == "completed"]
+    assert folded and all("folded to" in call["title"] for call in folded)
 
 
 def test_forks_are_listed_loaded_and_not_deleted_alone(
@@ -139,13 +145,13 @@ def test_forks_are_listed_loaded_and_not_deleted_alone(
     again = connect()
     again.call("initialize", protocolVersion=1)
     listed = again.call("session/list", cwd=str(workspace))["sessions"]
-    assert [one["sessionId"] for one in listed].count(session) == 1
-    assert {one["sessionId"] for one in listed} == {session, fork}
-    of_fork = next(one for one in listed if one["sessionId"] == fork)
+    assert [entry["sessionId"] for entry in listed].count(session) == 1
+    assert {entry["sessionId"] for entry in listed} == {session, fork}
+    of_fork = next(entry for entry in listed if entry["sessionId"] == fork)
     assert of_fork["_meta"]["crushpy"] == {"fork_of": session} and of_fork["title"].endswith("(fork)")
     assert again.call("session/list", cwd="/elsewhere")["sessions"] == []
     again.call("session/load", sessionId=fork, cwd=str(workspace), mcpServers=[])
-    prompts = [one["content"]["text"] for one in again.of("user_message_chunk")]
+    prompts = [chunk["content"]["text"] for chunk in again.of("user_message_chunk")]
     assert prompts[-1] == "in the fork" and prompts[0].startswith("hello")
     assert "is a fork" in again.fail("session/delete", sessionId=fork)["message"]
     assert len(again.call("session/list", cwd=str(workspace))["sessions"]) == 2

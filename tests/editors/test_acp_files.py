@@ -15,7 +15,7 @@ EDIT = Reply(calls=[Call("edit", {"file_path": "a.txt", "old_string": "draft", "
 
 
 def results(llm: ScriptedLLM) -> list[str]:
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 def serve(client: AcpClient, buffers: dict[str, str]) -> None:
@@ -48,7 +48,7 @@ def test_unsaved_editor_buffer_is_read_edited_and_undone(
     assert client.files[-1] == ("fs/write_text_file", str(file))
     client.close()
     shown = json.loads(cli("sessions", "show", "latest", "--json").stdout)
-    asked = next(one["id"] for one in shown["messages"] if one["role"] == "user")
+    asked = next(message["id"] for message in shown["messages"] if message["role"] == "user")
     assert cli("sessions", "rewind", "latest", "--to", asked, "--files", "--yes").returncode == 0
     assert file.read_text() == "saved\n"
 
@@ -126,9 +126,9 @@ def test_a_fork_goes_on_alone(connect: Connect, llm: ScriptedLLM, workspace: Pat
     assert client.prompt(session, "in the first") == "end_turn"
     assert "in the fork" not in str(llm.requests[-1].body["messages"])
     client.close()
-    for one, words in ((fork, "Two of the fork."), (session, "Two of the first.")):
+    for opened, words in ((fork, "Two of the fork."), (session, "Two of the first.")):
         again = connect()
         again.call("initialize", protocolVersion=1, clientCapabilities={})
-        again.call("session/load", sessionId=one, cwd=str(workspace), mcpServers=[])
+        again.call("session/load", sessionId=opened, cwd=str(workspace), mcpServers=[])
         assert again.text.endswith(words) and "One." in again.text
         again.close()

@@ -56,7 +56,7 @@ async def finish(home: Path, workspace: Path, session: str) -> None:
     store = Store(home / "crushpy.db")
     rewinder = Rewinder(store, UndoFiles(home / "undo", workspace, UndoSettings()))
     said = await rewinder.finish(session)
-    forks = [one for one in await store.sessions.load_conversation(session) if one.kind == "fork"]
+    forks = [member for member in await store.sessions.load_conversation(session) if member.kind == "fork"]
     left = await rewinder.plan_rewind(session, await rewinder.target(session, sys.argv[4]))
     files = {
         str(path.relative_to(workspace)): path.read_text() if path.is_file() else "folder"

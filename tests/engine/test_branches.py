@@ -63,8 +63,8 @@ def assert_paired(requests: Sequence[Any]) -> None:
     """In every request each call has exactly one result."""
     for request in requests:
         messages = request.body["messages"]
-        calls = [call["id"] for one in messages for call in one.get("tool_calls", ())]
-        answered = [one["tool_call_id"] for one in messages if one["role"] == "tool"]
+        calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+        answered = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
         assert sorted(calls) == sorted(answered)
 
 
@@ -127,8 +127,8 @@ async def test_branch_call_stores_both_results(talks: Talks, llm: ScriptedLLM) -
     await talk.ask("go")
     store, opened = talk.conversation.sessions.store, talk.of(BranchOpened)[0]
     stored = [
-        [message.result for message in await store.messages.load(one) if message.result is not None]
-        for one in (opened.session_id, opened.parent_id)
+        [message.result for message in await store.messages.load(session_id) if message.result is not None]
+        for session_id in (opened.session_id, opened.parent_id)
     ]
     (opening, returning), (returned,) = stored
     assert opening.call_id == returned.call_id and opening.name == returned.name == "branch"
@@ -367,7 +367,7 @@ async def test_undoing_a_branch_continues_the_parent(talks: Talks, llm: Scripted
     assert await talk.ask("go on") == "done"
     assert_paired(llm.requests)
     assert "undid" in results(llm.requests[-1].body)["branch"][0]
-    tree = {one.session.id: one.relation for one in await talk.conversation.sessions.tree(opened.parent_id)}
+    tree = {row.session.id: row.relation for row in await talk.conversation.sessions.tree(opened.parent_id)}
     assert tree == {opened.parent_id: "first", opened.session_id: "undone"}
 
 
@@ -444,7 +444,7 @@ async def test_a_fork_inside_a_branch_returns_to_a_copy_of_the_parent(talks: Tal
     await talk.close()
     llm.script(Reply(calls=[back("two")]), Reply("From the fork."))
     talk = await talks(flags=LLM, yolo=True, session=opened.session_id, fork=True)
-    assert [one.session_id for one in talk.conversation.branches] == [opened.session_id]
+    assert [open_branch.session_id for open_branch in talk.conversation.branches] == [opened.session_id]
     assert await talk.ask("once more") == "done"
     assert_paired(llm.requests)
     info = talk.conversation.info
@@ -468,7 +468,7 @@ async def test_the_user_branches_and_returns_in_both_methods(
     await talk.ask("hi")
     await talk.conversation.open_branch("what is the answer?")
     await idle(talk)
-    assert [one.goal for one in talk.conversation.branches] == ["what is the answer?"]
+    assert [open_branch.goal for open_branch in talk.conversation.branches] == ["what is the answer?"]
     assert await talk.ask("sure?") == "done"  # it stays open until the user returns
     assert await talk.conversation.return_to_parent()
     assert not talk.conversation.branches and talk.conversation.info.kind == "root"

@@ -53,7 +53,7 @@ async def test_a_new_title_is_one_clean_line_and_holds_for_all_sessions(
 ) -> None:
     tip = await continued(store, await begun(store, "old"))
     assert await library.rename(tip.root_id, " new\n\x1b[31mname \u202e") == "new name <U+202E>"
-    assert [(await store.sessions.find(one)).title for one in (tip.root_id, tip.id)] == [
+    assert [(await store.sessions.find(session_id)).title for session_id in (tip.root_id, tip.id)] == [
         "new name <U+202E>"
     ] * 2
 
@@ -251,7 +251,7 @@ async def test_a_chain_of_thousands_is_arranged(store: Store, library: SessionBr
     for number in range(1, 3_000):
         chain.append(a_session(id=str(number), root_id="0", parent_id=str(number - 1), kind="continuation"))
     rows = arrange_tree(chain, {}, "2999")
-    assert [row.session.id for row in rows] == [one.id for one in chain]
+    assert [row.session.id for row in rows] == [session.id for session in chain]
     assert {row.under for row in rows} == {""}
 
 

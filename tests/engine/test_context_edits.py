@@ -34,8 +34,11 @@ async def worked(talks: Talks, llm: ScriptedLLM, **wanted: Any) -> Talk:
 
 
 def found(talk: Talk, text: str) -> Message:
-    texts = [(one, one.result.text if one.result else one.text) for one in talk.conversation.history]
-    return next(one for one, said in texts if text in said)
+    texts = [
+        (message, message.result.text if message.result else message.text)
+        for message in talk.conversation.history
+    ]
+    return next(message for message, said in texts if text in said)
 
 
 def drop(talk: Talk, text: str) -> list[ContextEdit]:
@@ -67,14 +70,14 @@ async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: Sc
     await talk.conversation.context.edit(
         [*drop(talk, "The first answer."), ContextEdit("shorten", found(talk, "planted").id)]
     )
-    whole = [one.id for one in talk.conversation.history]
+    whole = [message.id for message in talk.conversation.history]
     await talk.close()
     again = await talks(session=talk.conversation.info.id)
-    assert [one.id for one in again.conversation.history] == whole, "nothing is deleted"
+    assert [message.id for message in again.conversation.history] == whole, "nothing is deleted"
     branch = await talks(session=talk.conversation.info.id, fork=True)
     rewound = await talks(session=branch.conversation.info.id, at=found(again, "the second request").id)
-    for one in (again, branch, rewound):
-        sent = await asked(one, llm)
+    for opened in (again, branch, rewound):
+        sent = await asked(opened, llm)
         assert "The first answer." not in sent
         assert "planted-1\\" in sent and "planted-200" not in sent and "chars cut; recall" in sent
 

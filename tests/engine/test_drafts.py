@@ -34,7 +34,9 @@ async def test_a_kill_in_mid_stream_keeps_what_was_shown_marked_as_cut(
         Stall(Reply(f"{words} and never this", thinking="Let me think.", chunk=len(words)), after=2), "ok"
     )
     live = start("count")
-    live.until(lambda lines: "".join(one.get("text", "") for one in lines if one["type"] == "text") == words)
+    live.until(
+        lambda lines: "".join(line.get("text", "") for line in lines if line["type"] == "text") == words
+    )
     session = live.session
     deadline = time.monotonic() + 60
     while await kept(session) != words:
@@ -47,7 +49,7 @@ async def test_a_kill_in_mid_stream_keeps_what_was_shown_marked_as_cut(
     assert "never this" not in sent
     store = Store(Paths().database)
     messages = await store.messages.load(session)
-    assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
     assert messages[1].finish == "interrupted"
     assert messages[1].parts == (Thinking("Let me think."), Text(words))
     assert await store.messages.load_draft(session, recover=False) is None
@@ -71,7 +73,9 @@ async def test_an_empty_reply_is_paid_and_what_was_thought_for_it_is_kept(
     talk = await talks()
     assert await talk.ask("well?") == "done"
     conversation = talk.conversation
-    thought = [part.text for one in conversation.history for part in one.parts if isinstance(part, Thinking)]
+    thought = [
+        part.text for message in conversation.history for part in message.parts if isinstance(part, Thinking)
+    ]
     assert thought == ["Hm."]
     last = conversation.history[-1].usage
     assert last is not None

@@ -43,7 +43,7 @@ async def test_a_turn_with_tools_ends_and_the_next_can_begin(
     assert await talk.ask("Read them") == "done"
     assert not talk.conversation.busy
     assert await talk.ask("And again") == "done"
-    assert [one.text for one in talk.conversation.history if one.role == "assistant"][1:] == [
+    assert [message.text for message in talk.conversation.history if message.role == "assistant"][1:] == [
         "Read.",
         "Again.",
     ]
@@ -61,7 +61,7 @@ async def test_prompt_is_queued_while_a_turn_runs(talks: Talks, llm: ScriptedLLM
     talk.conversation.subscribe(answer_at_once)
     talk.conversation.submit("first")
     await talk.until(lambda: len(talk.of(TurnEnded)) == 2)
-    prompts = [one.text for one in talk.conversation.history if one.role == "user"]
+    prompts = [message.text for message in talk.conversation.history if message.role == "user"]
     assert prompts == ["first", "second"]
 
 

@@ -26,8 +26,10 @@ async def worked(talks: Talks, llm: ScriptedLLM) -> Talk:
 
 
 def said(talk: Talk, text: str) -> Message:
-    found = [one for one in talk.conversation.history if text in one.text]
-    found += [one for one in talk.conversation.history if one.result and text in one.result.text]
+    found = [message for message in talk.conversation.history if text in message.text]
+    found += [
+        message for message in talk.conversation.history if message.result and text in message.result.text
+    ]
     return found[-1]
 
 
@@ -61,10 +63,17 @@ async def test_a_call_keeps_all_its_results_and_a_result_its_whole_batch(
 ) -> None:
     talk = await worked(talks, llm)
     fork = await talks(session=talk.conversation.info.id, at=said(talk, where).id)
-    assert [one.role for one in fork.conversation.history] == ["user", "assistant", "tool", "tool"]
+    assert [message.role for message in fork.conversation.history] == ["user", "assistant", "tool", "tool"]
     await asked(fork, llm)
     messages = llm.requests[-1].body["messages"]
-    assert [one["role"] for one in messages] == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert [message["role"] for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+    ]
 
 
 async def test_a_message_before_a_compaction_gives_that_session_as_it_was(
@@ -90,10 +99,10 @@ async def test_fork_at_the_seed_starts_like_the_session(talks: Talks, llm: Scrip
     talk = await worked(talks, llm)
     llm.script("Notes of it all.")
     assert await talk.conversation.context.compact()
-    born = [one.id for one in talk.conversation.history]
+    born = [message.id for message in talk.conversation.history]
     await asked(talk, llm, "after the compaction")
     fork = await talks(session=talk.conversation.info.id, at=born[0])
-    assert [one.id for one in fork.conversation.history] == born
+    assert [message.id for message in fork.conversation.history] == born
     assert fork.conversation.info.generation == 1
 
 
@@ -107,7 +116,7 @@ async def test_a_fork_of_a_fork_at_a_message_of_the_trunk_leads_no_further_than_
     second = await talks(session=first.conversation.info.id, at=at.id)
     assert second.conversation.info.parent_id == talk.conversation.info.id
     store = Store(Paths().database)
-    lineage = [one.text for one in await store.messages.load_lineage(second.conversation.info.id)]
+    lineage = [session.text for session in await store.messages.load_lineage(second.conversation.info.id)]
     await store.close()
     assert lineage[0] == "the first request" and lineage[-1] == "The first answer."
 

@@ -38,10 +38,10 @@ WIRES = {
 }
 PAIRS = [
     (wire, tokenizer, counted)
-    for one, wire in enumerate(WIRES)
+    for row, wire in enumerate(WIRES)
     for other, tokenizer in enumerate(TOKENIZERS)
     for counted in (True, False)
-    if ALL or (one + other + counted) % 2
+    if ALL or (row + other + counted) % 2
 ]
 """Every two of them together, unless all three are wanted."""
 CODE = "return value * 17 + sum(range(limit)) if value else None  # the usual way"

@@ -103,11 +103,11 @@ async def test_an_import_killed_at_any_step_leaves_each_conversation_whole_or_no
     await store.close()
     if again:  # the sessions went on there since they were imported
         assert await imported(file, folder) == ["imported", "imported"]
-        for one in (first, second):
-            one.write_text(one.read_text().removesuffix('{"type":"user","uu'))
-            last = "a4" if one == first else "x1"
+        for path in (first, second):
+            path.write_text(path.read_text().removesuffix('{"type":"user","uu'))
+            last = "a4" if path == first else "x1"
             foreign.append_lines(
-                one,
+                path,
                 foreign.claude_said("n1", last, 40, "and on"),
                 foreign.claude_reply("n2", "n1", 41, foreign.words("It goes on.")),
             )
@@ -115,10 +115,10 @@ async def test_an_import_killed_at_any_step_leaves_each_conversation_whole_or_no
     copies, whole = killed_at_every(HERE / "import_killer.py", file, str(folder), how, str(thinned(step)))
     new = state(whole)
     found = [state(copy) for copy in copies]
-    between = {one for one in found if one not in (old, new)}
+    between = {entry for entry in found if entry not in (old, new)}
     assert found[0] == old and len(between) == 1, "one conversation is there, the other is not"
     order = [old, *between, new]
-    assert [order.index(one) for one in found] == sorted(order.index(one) for one in found)
+    assert [order.index(entry) for entry in found] == sorted(order.index(entry) for entry in found)
     for copy in copies[:: max(1, len(copies) // 6)]:
         before = state(copy)
         done = "updated" if again else "imported"

@@ -73,7 +73,7 @@ async def test_a_picture_counts_what_its_vendor_charges(
     await talk.conversation.context.count_exactly()
     await talk.ask("look")
     await talk.conversation.ask("look", images)
-    plain, shown = (one.tokens for one in talk.conversation.history if one.role == "user")
+    plain, shown = (message.tokens for message in talk.conversation.history if message.role == "user")
     assert shown - plain == tokens == talk.conversation.attachments.tokens(images[0])
 
 

@@ -156,21 +156,21 @@ async def test_a_replay_with_the_recorded_settings_is_what_happened(
         (replay,) = await replay_session(store, talk.conversation.info.id, *settings_of(talk))
         happened = talk.of(BoundaryCommitted)
         made += len(happened)
-        lineage = {one.id for one in await store.sessions.load_lineage(talk.conversation.info.id)}
+        lineage = {session.id for session in await store.sessions.load_lineage(talk.conversation.info.id)}
         stored = [
-            one
-            for one in await store.boundaries.load_conversation(talk.conversation.info.root_id)
-            if one.child_id in lineage and one.trigger not in (*KEEPS_CONTEXT, RETURN)
+            session
+            for session in await store.boundaries.load_conversation(talk.conversation.info.root_id)
+            if session.child_id in lineage and session.trigger not in (*KEEPS_CONTEXT, RETURN)
         ]
-        assert [one.trigger for one in replay.boundaries] == [one.trigger for one in stored], name
-        for one, other in zip(stored, replay.boundaries, strict=True):
-            own = [message for message in await store.messages.load(one.child_id) if message.seed is None]
+        assert [boundary.trigger for boundary in replay.boundaries] == [row.trigger for row in stored], name
+        for row, other in zip(stored, replay.boundaries, strict=True):
+            own = [message for message in await store.messages.load(row.child_id) if message.seed is None]
             assert (other.before_message, other.recorded) == (own[0].id, True), name
-            assert other.tokens_before == pytest.approx(one.tokens_before, rel=0.03), name
-            assert other.tokens_after == pytest.approx(one.tokens_after, rel=0.03), name
-            assert other.moment == one.moment, name
+            assert other.tokens_before == pytest.approx(row.tokens_before, rel=0.03), name
+            assert other.tokens_after == pytest.approx(row.tokens_after, rel=0.03), name
+            assert other.moment == row.moment, name
         sessions = await store.sessions.load_conversation(talk.conversation.info.root_id)
-        cost = sum(one.usage.cost for one in sessions if one.kind != "fork")
+        cost = sum(session.usage.cost for session in sessions if session.kind != "fork")
         assert cost > 0
         assert replay.usage.cost == pytest.approx(cost, rel=0.05), name
         await store.close()
@@ -186,9 +186,9 @@ async def test_a_session_that_was_continued_is_replayed_without_what_followed(
     await talk.close()
     store = Store(home / "crushpy.db")
     root, *others = await store.sessions.load_conversation(talk.conversation.info.root_id)
-    branches = [one for one in others if one.kind == "branch"]
-    assert [one.parent_id for one in branches] == [root.id] and len(others) > 1
+    branches = [other for other in others if other.kind == "branch"]
+    assert [branch.parent_id for branch in branches] == [root.id] and len(others) > 1
     (replay,) = await replay_session(store, root.id, *settings_of(talk))
     assert replay.usage.cost == pytest.approx(root.usage.cost + branches[0].usage.cost, rel=0.01)
-    assert any("What branches and tasks" in one for one in replay.unknown)
+    assert any("What branches and tasks" in text for text in replay.unknown)
     await store.close()

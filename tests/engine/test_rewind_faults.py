@@ -37,7 +37,7 @@ def files(folder: Path) -> dict[str, str]:
 
 def rewinder_of(talk: Talk) -> tuple[Rewinder, str, str]:
     conversation = talk.conversation
-    prompt = next(one.id for one in conversation.history if one.role == "user")
+    prompt = next(message.id for message in conversation.history if message.role == "user")
     return conversation.files.rewinder, conversation.info.id, prompt
 
 
@@ -69,14 +69,14 @@ async def test_a_rewind_killed_at_any_step_is_finished_at_the_next_start(
     assert done.returncode == 0, done.stderr
     seen = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(seen) > 10
-    for one in seen:
-        if one["files"] == after:  # killed before anything was written down: nothing happened
-            assert one["forks"] == 0 and not one["said"]
+    for state in seen:
+        if state["files"] == after:  # killed before anything was written down: nothing happened
+            assert state["forks"] == 0 and not state["said"]
         else:
-            assert one["files"] == before and one["forks"] == 1 and one["left"] == 0
-    assert seen[-1]["files"] == before and any(one["said"] for one in seen)
-    assert [one["files"] == after for one in seen] == sorted(
-        [one["files"] == after for one in seen], reverse=True
+            assert state["files"] == before and state["forks"] == 1 and state["left"] == 0
+    assert seen[-1]["files"] == before and any(state["said"] for state in seen)
+    assert [state["files"] == after for state in seen] == sorted(
+        [state["files"] == after for state in seen], reverse=True
     )
 
 

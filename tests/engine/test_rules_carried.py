@@ -42,7 +42,7 @@ async def test_a_rule_is_carried_verbatim_before_the_evidence_over_every_boundar
         assert whole.index("<summary>") < whole.index("<rules>") < whole.index("<evidence>")
     boundaries = talk.of(BoundaryCommitted)
     assert boundaries[0].facts["rules"] == (1, 0, 1)
-    assert all(one.facts["rules_lineage"] == (1, 0, 1) for one in boundaries)
+    assert all(boundary.facts["rules_lineage"] == (1, 0, 1) for boundary in boundaries)
     assert "(rules 1/1)" in lineage_words(boundaries[-1])
 
 

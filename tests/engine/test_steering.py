@@ -40,7 +40,7 @@ def waits() -> Reply:
 
 
 def last_sent(llm: ScriptedLLM) -> list[tuple[str, str]]:
-    return [(one["role"], str(one["content"])) for one in llm.requests[-1].body["messages"][1:]]
+    return [(message["role"], str(message["content"])) for message in llm.requests[-1].body["messages"][1:]]
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,10 @@ async def test_steering_prompt_is_sent_after_all_results_of_the_batch(
     assert [role for role, _ in last_sent(llm)] == ["user", "assistant", "tool", "tool", "user"]
     assert last_sent(llm)[-1] == ("user", "and mind the gap")
     prompts = talk.of(PromptCommitted)
-    assert [(one.text, one.steers) for one in prompts] == [("first", False), ("and mind the gap", True)]
+    assert [(prompt.text, prompt.steers) for prompt in prompts] == [
+        ("first", False),
+        ("and mind the gap", True),
+    ]
     assert len(talk.of(TurnEnded)) == 1 and not talk.conversation.queue
     stored = [message.text for message in talk.conversation.history if message.role == "user"]
     assert stored == ["first", "and mind the gap"]
@@ -89,7 +92,7 @@ async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says
     assert talk.conversation.send_next(ids[2]) is None
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded, 2)
-    assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
+    assert [(prompt.text, prompt.steers) for prompt in talk.of(PromptCommitted)] == [
         ("first", False),
         ("now", True),
         ("later", False),
@@ -122,7 +125,7 @@ async def test_a_turn_that_ends_before_its_next_step_sends_it_as_the_next_prompt
     talk.conversation.send_next(talk.of(PromptQueued)[1].id)
     llm.release()
     await talk.until_event(TurnEnded, 3)
-    assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
+    assert [(prompt.text, prompt.steers) for prompt in talk.of(PromptCommitted)] == [
         ("first", False),
         ("soon", False),
         ("later", False),

@@ -18,7 +18,9 @@ def bash(command: str) -> Reply:
 
 
 def prompts(talk: Talk) -> list[str]:
-    return [one.id for one in talk.conversation.history if one.role == "user" and one.text.strip()]
+    return [
+        message.id for message in talk.conversation.history if message.role == "user" and message.text.strip()
+    ]
 
 
 async def changed(talk: Talk) -> set[str]:
@@ -32,7 +34,7 @@ async def go_back(talk: Talk, prompt: str) -> dict[str, str]:
     planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
     outcome = await talk.conversation.files.put_back(planned)
     assert outcome is not None
-    return {Path(one.path).name: one.reason for one in outcome.conflicts}
+    return {Path(conflict.path).name: conflict.reason for conflict in outcome.conflicts}
 
 
 def noise(size: int) -> bytes:
@@ -56,7 +58,7 @@ async def test_undo_spans_a_restart_and_a_compaction(talks: Talks, llm: Scripted
     assert talk.of(BoundaryCommitted)
     assert await changed(talk) == {"a", "b", "c"}
     points = await talk.conversation.files.rewinder.points(talk.conversation.info.id)
-    second = next(one.message.id for one in points if one.message.text == "change b and c")
+    second = next(point.message.id for point in points if point.message.text == "change b and c")
     assert await go_back(talk, second) == {}
     assert [(workspace / name).read_text() for name in "abc"] == ["new\n", "old\n", "old\n"]
     assert await go_back(talk, first) == {}
@@ -90,7 +92,7 @@ async def test_above_so_many_files_commands_are_not_watched_unless_that_is_wante
     write = Reply(calls=[Call("write", {"file_path": "written.txt", "content": "a"})])
     llm.script(bash("echo new > 0.txt"), write, bash("echo new > 1.txt"), "Done.")
     await talk.ask("change it")
-    (notice,) = [one.text for one in talk.of(Notice) if "more than 4 files" in one.text]
+    (notice,) = [notice.text for notice in talk.of(Notice) if "more than 4 files" in notice.text]
     assert 'undo.shell = "on"' in notice
     assert await changed(talk) == {"written.txt"}
     talk = await talks(yolo=True, flags={"undo.max_files": 4, "undo.shell": "on"})

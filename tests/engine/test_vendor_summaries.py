@@ -133,7 +133,9 @@ async def test_vendor_summaries_work_over_many_prepared_boundaries(talks: Talks,
     for number in range(20):
         assert await talk.ask(f"step {number}: " + "read the log of the server once more " * 240) == "done"
     boundaries = talk.of(BoundaryCommitted)
-    assert len(boundaries) >= 2 and {one.trigger for one in boundaries} == {"auto"}
-    assert {one.problem for one in boundaries} == {""} and len(claude.compactions) >= len(boundaries)
+    assert len(boundaries) >= 2 and {boundary.trigger for boundary in boundaries} == {"auto"}
+    assert {boundary.problem for boundary in boundaries} == {""} and len(claude.compactions) >= len(
+        boundaries
+    )
     assert claude.refusals == []
     assert [body for body in claude.answered[1:] if not thoughts(body)] == []

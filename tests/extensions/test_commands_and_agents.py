@@ -36,11 +36,13 @@ def add_agent(folder: Path, name: str, head: str, body: str = "You are special."
 
 def prompt(llm: ScriptedLLM) -> str:
     """What the user said last."""
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "user"][-1]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "user"][
+        -1
+    ]
 
 
 def tools_of(request: Any) -> list[str]:
-    return [one["function"]["name"] for one in request.body.get("tools", ())]
+    return [tool["function"]["name"] for tool in request.body.get("tools", ())]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_files_and_commands_become_part_of_the_prompt(
     assert done.code == 0, done.stderr
     assert prompt(llm).startswith("See @a.txt and @a.txt: one\ntwo a.txt")
     assert "Contents of a.txt:\n1\tcontent of a" in prompt(llm)
-    notices = [one["text"] for one in done.of("notice")]
+    notices = [notice["text"] for notice in done.of("notice")]
     assert "/look runs: echo one; echo two" in notices and "/look runs: ls a.txt" in notices
 
 
@@ -106,8 +108,8 @@ def test_commands_in_a_text_are_audited_and_hooks_may_deny_them(
     assert run("--allow", "bash(echo)", "/say").code == 0
     assert prompt(llm).startswith("A one B [`echo two` was not run: ")
     recorded = json.loads(cli("audit", "show", "latest", "--json").stdout)
-    decided = [one for one in recorded if one["kind"] == "decision"]
-    assert [(one["touches"][0]["value"], one["verdict"]) for one in decided] == [
+    decided = [record for record in recorded if record["kind"] == "decision"]
+    assert [(decision["touches"][0]["value"], decision["verdict"]) for decision in decided] == [
         ("echo one", "allowed"),
         ("echo two", "denied"),
     ]
@@ -222,10 +224,10 @@ def test_the_model_of_a_command_is_used_for_its_turn(run: Run, llm: ScriptedLLM,
     run("/big")
     run("-c", "and now")
     done = run("-c", "/odd")
-    assert any("sonnet" in one["text"] for one in done.of("notice"))
+    assert any("sonnet" in notice["text"] for notice in done.of("notice"))
     done = run("-c", "/keyless")
-    assert any("ANTHROPIC_API_KEY" in one["text"] for one in done.of("notice"))
-    assert [one.body["model"] for one in llm.requests] == ["big-model", *["test-model"] * 3]
+    assert any("ANTHROPIC_API_KEY" in notice["text"] for notice in done.of("notice"))
+    assert [request.body["model"] for request in llm.requests] == ["big-model", *["test-model"] * 3]
 
 
 # --- sub-agents ---------------------------------------------------------------------------------------------
@@ -240,12 +242,12 @@ ALL += ["fetch", "todos", "recall"]
         ("", ALL),
         ("tools: Read, Grep, WebFetch\n", ["view", "grep", "fetch"]),
         ('tools: ["Read", "Bash(git:*)", "Task", "NotebookRead"]\n', ["view"]),
-        ("tools:\n  write: false\n  edit: false\n  bash: false\n", [one for one in ALL if one not in
+        ("tools:\n  write: false\n  edit: false\n  bash: false\n", [name for name in ALL if name not in
             ("write", "edit", "multiedit", "bash")]),
-        ("disallowedTools: Bash\n", [one for one in ALL if one != "bash"]),
-        ("permission:\n  edit: deny\n", [one for one in ALL if one not in ("write", "edit", "multiedit")]),
+        ("disallowedTools: Bash\n", [name for name in ALL if name != "bash"]),
+        ("permission:\n  edit: deny\n", [name for name in ALL if name not in ("write", "edit", "multiedit")]),
         ('permission:\n  "*": deny\n  read: allow\n  grep: ask\n', ["view", "grep"]),
-        ('permission:\n  bash:\n    "*": deny\n    ls: allow\n', [one for one in ALL if one != "bash"]),
+        ('permission:\n  bash:\n    "*": deny\n    ls: allow\n', [name for name in ALL if name != "bash"]),
         ('tools:\n  "*": false\n  read: true\n  bash: true\n', ["view", "bash"]),
         ("permission: deny\n", []),
         ("read_only: true\n", ["view", "ls", "glob", "grep", "fetch", "todos"]),
@@ -265,9 +267,13 @@ def test_an_agent_has_exactly_the_tools_that_are_shown_to_it(
     run("--allow", "bash(echo)", "go")
     assert "- special: About special" in llm.requests[0].body["messages"][0]["content"]
     asked = llm.requests[1]
-    assert [one for one in tools_of(asked) if one != "recall"] == [one for one in tools if one != "recall"]
+    assert [name for name in tools_of(asked) if name != "recall"] == [
+        tool for tool in tools if tool != "recall"
+    ]
     assert asked.body["messages"][0]["content"].endswith("You are special.")
-    ran, refused = [one["content"] for one in llm.requests[2].body["messages"] if one["role"] == "tool"]
+    ran, refused = [
+        message["content"] for message in llm.requests[2].body["messages"] if message["role"] == "tool"
+    ]
     assert (ran == "hi") is ("bash" in tools) and "There is no tool named 'task'" in refused
 
 
@@ -301,5 +307,5 @@ def test_a_task_list_names_agents(run: Run, llm: ScriptedLLM, home: Path, worksp
     llm.script("Looked.", "Done.")
     done = run("--tasks", "tasks.json")
     assert tools_of(llm.requests[0]) == ["view"]
-    assert [one["state"] for one in done.result["tasks"]] == ["done", "failed"]
+    assert [task["state"] for task in done.result["tasks"]] == ["done", "failed"]
     assert "There is no agent 'nobody'" in done.result["tasks"][1]["error"]

@@ -20,8 +20,8 @@ def configure(file: Path, events: Mapping[str, Any], **more: Any) -> None:
     """Writes a hooks file; each event has one command, or a matcher and a command."""
     file.parent.mkdir(exist_ok=True, parents=True)
     groups: dict[str, Any] = {}
-    for event, one in events.items():
-        matcher, command = ("", one) if isinstance(one, str) else one
+    for event, hook in events.items():
+        matcher, command = ("", hook) if isinstance(hook, str) else hook
         groups[event] = [{"matcher": matcher, "hooks": [{"type": "command", "command": command, **more}]}]
     file.write_text(json.dumps({"hooks": groups}))
 
@@ -37,7 +37,7 @@ def decides(decision: str, **more: Any) -> str:
 
 
 def results(llm: ScriptedLLM) -> list[str]:
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 def notices(done: Done) -> str:
@@ -64,7 +64,7 @@ def test_every_event_of_a_turn_is_told_in_claudes_words(
     llm.script(Reply(calls=[BASH, Call("view", {"file_path": "none"}), WRITE]), "Done.")
     assert run("do it").code == 3
     told = read_events(log)
-    assert [(one["hook_event_name"], one.get("tool_name", "")) for one in told] == [
+    assert [(given["hook_event_name"], given.get("tool_name", "")) for given in told] == [
         ("SessionStart", ""),
         ("UserPromptSubmit", ""),
         ("PreToolUse", "Bash"),
@@ -76,8 +76,8 @@ def test_every_event_of_a_turn_is_told_in_claudes_words(
         ("Stop", ""),
         ("SessionEnd", ""),
     ]
-    assert {one["cwd"] for one in told} == {str(workspace)}
-    assert {one["permission_mode"] for one in told} == {"default"}
+    assert {given["cwd"] for given in told} == {str(workspace)}
+    assert {given["permission_mode"] for given in told} == {"default"}
     assert told[0]["source"] == "startup" and told[1]["prompt"] == "do it"
     assert told[3]["tool_input"] == {"command": "echo hi"} and told[3]["tool_response"]["stdout"] == "hi"
     assert told[4]["tool_input"] == {"file_path": str(workspace / "none")}
@@ -252,7 +252,7 @@ def test_a_stop_hook_sends_the_agent_back_at_most_three_times(
     done = run("do it")
     assert done.code == 0 and len(llm.requests) == 4
     assert "A hook does not let you stop yet: run the tests first" in json.dumps(llm.requests[-1].body)
-    assert [one["stop_hook_active"] for one in read_events(log)] == [False, True, True, True]
+    assert [event["stop_hook_active"] for event in read_events(log)] == [False, True, True, True]
     assert "3 times" in notices(done)
 
 
@@ -272,7 +272,10 @@ def test_a_sub_agents_calls_and_end_are_told(
     configure(hooks, dict.fromkeys(("PreToolUse", "SubagentStop"), f"cat >> {log}; echo >> {log}"))
     llm.script(Reply(calls=[Call("task", {"prompt": "look"})]), Reply(calls=[BASH]), "Seen.", "Done.")
     assert run("do it").code == 0
-    told = [(one["hook_event_name"], one.get("tool_name"), one.get("agent_id")) for one in read_events(log)]
+    told = [
+        (event["hook_event_name"], event.get("tool_name"), event.get("agent_id"))
+        for event in read_events(log)
+    ]
     assert told == [
         ("PreToolUse", "Task", None),
         ("PreToolUse", "Bash", "call_1"),

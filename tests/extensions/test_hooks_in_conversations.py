@@ -90,7 +90,7 @@ async def test_a_boundary_happens_although_a_hook_hangs(
     assert await talk.ask("do it") == "done"
     await talk.conversation.context.compact()
     assert len(talk.of(BoundaryCommitted)) == 1
-    assert any("took more than 0.3 s and was killed" in one.text for one in talk.of(Notice))
+    assert any("took more than 0.3 s and was killed" in notice.text for notice in talk.of(Notice))
 
 
 async def test_hooks_cannot_block_a_boundary_after_an_overflow(
@@ -101,7 +101,7 @@ async def test_hooks_cannot_block_a_boundary_after_an_overflow(
     talk = await talks()
     assert await talk.ask("do it") == "done"
     assert await talk.ask("go on") == "done"
-    assert [one.trigger for one in talk.of(BoundaryCommitted)] == ["overflow"]
+    assert [boundary.trigger for boundary in talk.of(BoundaryCommitted)] == ["overflow"]
 
 
 async def test_esc_while_a_hook_runs_keeps_the_prompt(

@@ -85,9 +85,9 @@ def test_a_batch_of_edits_is_reported_once_after_the_last(
     batch = edit(("b = 1", "bad b"), ("c = 1", "bad c"), ("not there", "x"))
     batch.calls.insert(1, Call("write", {"file_path": "new.py", "content": "fine\n"}))
     found = go(run, llm, batch, VIEW)
-    reports = [said(one) for one in found]
-    assert [bool(one) for one in reports].count(True) == 1
-    report = next(one for one in reports if one)
+    reports = [said(entry) for entry in found]
+    assert [bool(report) for report in reports].count(True) == 1
+    report = next(report for report in reports if report)
     assert "2 new problems" in report[0] and any("new.py" in line and "clean" in line for line in report)
 
 
@@ -95,7 +95,7 @@ def test_lsp_is_not_offered_when_untrusted_or_headless(run: Run, llm: ScriptedLL
     for settings in ({"trust": False}, {"headless": False}):
         serve(**settings)
         found = go(run, llm, edit(("b = 1", "bad b")), edit(("bad b", "b = 1")))
-        assert not any(HEADER in one for one in found)
+        assert not any(HEADER in entry for entry in found)
         assert "'lsp'" not in str(llm.requests[-1].body["tools"])
 
 
@@ -126,7 +126,7 @@ def test_a_server_that_keeps_ending_is_off_with_a_notice(
     found = results(llm)
     assert "is off" in said(found[1])[0] and "clean" not in found[1]
     assert "is off" in said(found[2])[0]
-    notices = [one["text"] for one in done.of("notice") if "is off" in one["text"]]
+    notices = [notice["text"] for notice in done.of("notice") if "is off" in notice["text"]]
     assert len(notices) == 1 and "/lsp" in notices[0]
 
 
@@ -179,9 +179,14 @@ def test_places_obey_the_rules_of_grep(
         Call("lsp", {"action": "diagnostics", "file_path": path}) for path in ("secret.py", "x.txt", "a.py")
     ]
     found = go(run, llm, Reply(calls=calls))[1:]
-    for one in found[:2]:
-        assert one.startswith("a.py:1: old bad line\n") and "outside.py:1: (outside the workspace)" in one
-        assert "SECRET" not in one and "OUTSIDE" not in one and "secret.py:" not in one and "gone" not in one
+    for entry in found[:2]:
+        assert entry.startswith("a.py:1: old bad line\n") and "outside.py:1: (outside the workspace)" in entry
+        assert (
+            "SECRET" not in entry
+            and "OUTSIDE" not in entry
+            and "secret.py:" not in entry
+            and "gone" not in entry
+        )
     assert found[2].startswith("a.py:1: old bad line  (b)")
     assert "Denied" in found[3] and "end with .py .pyi" in found[4] and "1 problem" in found[5]
 
@@ -258,7 +263,7 @@ def test_servers_that_name_no_version_or_are_asked_are_heard(
 ) -> None:
     serve(form)
     steps = edit(("b = 1", "bad new")), edit(("bad new", "fine")), edit(("old bad line", "fine"))
-    found = [said(one) for one in go(run, llm, *steps)[1:]]
+    found = [said(result) for result in go(run, llm, *steps)[1:]]
     assert found[0][0].endswith(": 1 new problem (1 from before)") and "bad new is bad" in found[0][1]
     assert found[1][0].endswith(": no new problems (1 from before)") and found[2][0].endswith(": clean")
 
@@ -286,7 +291,7 @@ def test_two_crushpys_in_one_project_have_a_server_each(
     def answer(body: dict[str, Any]) -> Reply:
         sent = json.dumps(body["messages"])
         file = "b.py" if "work on b" in sent else "a.py"
-        done = sum(one["role"] == "tool" for one in body["messages"])
+        done = sum(message["role"] == "tool" for message in body["messages"])
         steps = [Reply(calls=[Call("view", {"file_path": file})]), edit(("b = 1", f"bad {file}"), file=file)]
         hold = Reply(calls=[Call("bash", {"command": "while test ! -e go; do sleep 0.1; done"})])
         return [*steps, hold, Reply("Done.")][done]
@@ -295,10 +300,12 @@ def test_two_crushpys_in_one_project_have_a_server_each(
     live = [start("--yolo", f"work on {name}") for name in "ab"]
     until(lambda: len(servers(token)) >= 2, "both servers run")
     (workspace / "go").touch()
-    assert [one.process.wait(60) for one in live] == [0, 0]
+    assert [server.process.wait(60) for server in live] == [0, 0]
     for name in "ab":
-        last = [one for one in llm.requests if f"work on {name}" in json.dumps(one.body["messages"])][-1]
-        sent = [one["content"] for one in last.body["messages"] if one["role"] == "tool"]
+        last = [
+            request for request in llm.requests if f"work on {name}" in json.dumps(request.body["messages"])
+        ][-1]
+        sent = [message["content"] for message in last.body["messages"] if message["role"] == "tool"]
         assert "1 new problem" in said(sent[1])[0] and f"bad {name}.py is bad" in sent[1]
     until(lambda: not servers(token), "both have ended")
 
@@ -334,7 +341,7 @@ def test_a_sub_agent_shares_the_server(
     def answer(body: dict[str, Any]) -> Reply:
         running.append(len(servers(token)))
         own = "SUBTASK" in json.dumps(body["messages"][:2]) and "start with" not in str(body["messages"][1])
-        done = sum(one["role"] == "tool" for one in body["messages"])
+        done = sum(message["role"] == "tool" for message in body["messages"])
         change = edit(("c = 1", "bad c")) if own else edit(("b = 1", "bad b"))
         task = Reply(calls=[Call("task", {"prompt": "SUBTASK: edit c"})])
         steps = [VIEW, change, Reply("Done.")] if own else [VIEW, change, task, Reply("Done.")]
@@ -342,8 +349,8 @@ def test_a_sub_agent_shares_the_server(
 
     llm.always(answer)
     assert run("--yolo", "start with b").code == 0
-    sent = [json.dumps(one.body["messages"]) for one in llm.requests]
-    assert any("bad c is bad" in one for one in sent) and running[2] == running[-1] == max(running) > 0
+    sent = [json.dumps(request.body["messages"]) for request in llm.requests]
+    assert any("bad c is bad" in text for text in sent) and running[2] == running[-1] == max(running) > 0
 
 
 def test_tasks_share_a_server_and_a_worktree_has_one_while_its_task_runs(
@@ -356,8 +363,10 @@ def test_tasks_share_a_server_and_a_worktree_has_one_while_its_task_runs(
     running: dict[str, int] = {}
 
     def answer(body: dict[str, Any]) -> Reply:
-        name = next(one for one in ("third", "second", "first") if f"do the {one}" in str(body["messages"]))
-        if any(one["role"] == "tool" for one in body["messages"]):
+        name = next(
+            step for step in ("third", "second", "first") if f"do the {step}" in str(body["messages"])
+        )
+        if any(message["role"] == "tool" for message in body["messages"]):
             running[name] = len(servers(token))
             return Reply("Done.")
         return Reply(calls=[Call("write", {"file_path": f"{name}.py", "content": f"bad {name}\n"})])
@@ -367,9 +376,9 @@ def test_tasks_share_a_server_and_a_worktree_has_one_while_its_task_runs(
     (tmp_path / "list.json").write_text(json.dumps([*tasks[:2], {**tasks[2], "worktree": True}]))
     assert run("--tasks", str(tmp_path / "list.json"), "--yolo").code == 0
     assert running["third"] == 2 * running["first"] == 2 * running["second"] > 0
-    sent = [json.dumps(one.body["messages"]) for one in llm.requests]
+    sent = [json.dumps(request.body["messages"]) for request in llm.requests]
     for name in running:
-        assert any(f"bad {name} is bad" in one and "1 new problem" in one for one in sent), name
+        assert any(f"bad {name} is bad" in text and "1 new problem" in text for text in sent), name
     assert not (workspace / "third.py").exists() and not servers(token)
 
 
@@ -389,10 +398,10 @@ def test_a_file_outside_obeys_the_path_rules(
         llm.script(Reply(calls=[*calls, Call("grep", {"pattern": "bad", "path": str(outside)})]), "Done.")
         run(*flags, "go")
         *asked, grepped = results(llm)
-        for one in asked:
-            assert "bad outside is bad" not in one
-            assert ("permission" in one.lower()) == ("permission" in grepped.lower()), (one, grepped)
-        assert all("know only files of the workspace" in one for one in asked) == bool(flags)
+        for text in asked:
+            assert "bad outside is bad" not in text
+            assert ("permission" in text.lower()) == ("permission" in grepped.lower()), (text, grepped)
+        assert all("know only files of the workspace" in text for text in asked) == bool(flags)
 
 
 def test_doctor_shows_which_languages_would_work(cli: Cli, serve: Serve, home: Path) -> None:

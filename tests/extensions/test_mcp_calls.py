@@ -35,11 +35,11 @@ def use(action: str = "call", **args: Any) -> Reply:
 
 def results(llm: ScriptedLLM) -> list[str]:
     """What the model got back from its tools, in the last request."""
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 def tools_of(request: Any) -> list[str]:
-    return [one["function"]["name"] for one in request.body.get("tools", ())]
+    return [tool["function"]["name"] for tool in request.body.get("tools", ())]
 
 
 def test_a_hundred_tools_cost_little_until_they_are_used(run: Run, llm: ScriptedLLM, home: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_hundred_tools_cost_little_until_they_are_used(run: Run, llm: Scripted
     done = run("--allow", "mcp__many__tool_057", "--allow", "mcp__many__tool_058", "use it")
     assert done.code == 0, done.stderr
     first = llm.requests[0].body
-    bridge = next(one for one in first["tools"] if one["function"]["name"] == "mcp")
+    bridge = next(tool for tool in first["tools"] if tool["function"]["name"] == "mcp")
     assert "Servers: many." in bridge["function"]["description"]
     assert len(json.dumps(bridge)) < 1_500 and not any("__" in name for name in tools_of(llm.requests[0]))
     found, described, called, bare = results(llm)
@@ -258,7 +258,7 @@ def test_a_bad_entry_of_a_projects_file_is_left_out_alone(cli: Cli, workspace: P
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert cli("trust").returncode == 0
     listed = json.loads(cli("mcp", "list", "--json").stdout)
-    assert [one["name"] for one in listed["servers"]] == ["good", "old"]
+    assert [server["name"] for server in listed["servers"]] == ["good", "old"]
     assert [problem[:15] for problem in listed["problems"]] == [
         *(".mcp.json: port", ".mcp.json: text", ".mcp.json: old:")
     ]

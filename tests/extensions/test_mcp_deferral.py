@@ -48,7 +48,7 @@ async def known(talks: Talks, llm: ScriptedLLM, protocol: str, model: str) -> Ta
 
 
 def deferred(body: dict[str, Any]) -> list[str]:
-    tools = [*body["tools"], *(tool for one in body["tools"] for tool in one.get("tools", ()))]
+    tools = [*body["tools"], *(tool for group in body["tools"] for tool in group.get("tools", ()))]
     return [tool["name"] for tool in tools if tool.get("defer_loading")]
 
 
@@ -56,7 +56,12 @@ def sent_back(body: dict[str, Any]) -> list[dict[str, Any]]:
     """What the request says of the vendor's search."""
     if "input" in body:
         return [item for item in body["input"] if item.get("type", "").startswith("tool_search")]
-    blocks = [block for one in body["messages"] if one["role"] == "assistant" for block in one["content"]]
+    blocks = [
+        block
+        for message in body["messages"]
+        if message["role"] == "assistant"
+        for block in message["content"]
+    ]
     return [block for block in blocks if block["type"] in ("server_tool_use", "tool_search_tool_result")]
 
 

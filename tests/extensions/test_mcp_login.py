@@ -156,7 +156,7 @@ async def test_a_false_answer_of_the_browser_ends_the_login(
         with pytest.raises(McpError, match=problem):
             pages += await log_in(process, spec(server))
         assert not auth.of("/token")
-        [sent] = [one for one in auth.received if one.path.startswith("/authorize")]
+        [sent] = [request for request in auth.received if request.path.startswith("/authorize")]
         assert not is_open(int(sent.query["redirect_uri"].split(":")[2].split("/")[0]))
 
 
@@ -220,7 +220,11 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
         keyring.write_text(json.dumps(entries))
         await connect(process, spec(server))
         assert len(auth.of("/token")) == 2
-        sent = [one.headers["authorization"][7:] for one in server.received if '"tools/list"' in one.body]
+        sent = [
+            request.headers["authorization"][7:]
+            for request in server.received
+            if '"tools/list"' in request.body
+        ]
         assert sent and not old & set(sent)
         auth.access.clear()
         assert await call(process) == 'tool_001 got {"x": 1}'

@@ -43,10 +43,10 @@ def test_rules_come_with_the_first_result_about_their_folder(
     )
     assert run("--yolo", "look").code == 0
     found = results(llm)
-    assert sum("Rule of a." in one for one in found[:2]) == 1
+    assert sum("Rule of a." in entry for entry in found[:2]) == 1
     assert "Rule of b." in found[2] and "Rule of a." not in found[2]
     assert "Rule of c." in found[3] and "Rule of c." not in found[4] and "Rule of x." not in found[5]
-    systems = {json.dumps(one.body["messages"][0]) for one in llm.requests}
+    systems = {json.dumps(request.body["messages"][0]) for request in llm.requests}
     assert len(systems) == 1 and "Rule of" not in systems.pop()
 
 
@@ -133,8 +133,8 @@ def test_skills_and_rules_survive_eight_boundaries(
     assert 'skill name=\\"skill-0\\"' in messages and messages.count("word ") < 6_000, (
         "by name: it is too large"
     )
-    main = [one.body for one in llm.requests if one.body.get("tools")]
-    assert len({json.dumps((one["tools"], one["messages"][0])) for one in main}) == 1
+    main = [request.body for request in llm.requests if request.body.get("tools")]
+    assert len({json.dumps((body["tools"], body["messages"][0])) for body in main}) == 1
     llm.script(load("skill-1"), load("skill-0"), view("folder-1/more.py"), "Done.")
     llm.always(None)
     again = run("-c", "again", env=window)

@@ -32,7 +32,7 @@ def load(name: str) -> Reply:
 
 
 def results(llm: ScriptedLLM) -> list[str]:
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 def system(llm: ScriptedLLM) -> str:
@@ -41,13 +41,13 @@ def system(llm: ScriptedLLM) -> str:
 
 def skill_tool(llm: ScriptedLLM) -> dict[str, Any] | None:
     tools = llm.requests[-1].body["tools"]
-    return next((one["function"] for one in tools if one["function"]["name"] == "skill"), None)
+    return next((tool["function"] for tool in tools if tool["function"]["name"] == "skill"), None)
 
 
 def listed(cli: Cli) -> dict[str, dict[str, Any]]:
     done = cli("skills", "list", "--json")
     assert done.returncode == 0, done.stderr
-    return {one["name"]: one for one in json.loads(done.stdout)}
+    return {skill["name"]: skill for skill in json.loads(done.stdout)}
 
 
 def test_a_skill_is_listed_and_loaded_once(run: Run, llm: ScriptedLLM, home: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_skill_is_listed_and_loaded_once(run: Run, llm: ScriptedLLM, home: Pat
     assert f"Run {place}/scripts/read.py." in first and "Files in its folder: scripts/read.py" in first
     assert "loaded already" in second and "Run" not in second
     assert "print(1)" in file
-    assert len({json.dumps(one.body["tools"]) for one in llm.requests}) == 1
+    assert len({json.dumps(request.body["tools"]) for request in llm.requests}) == 1
 
 
 def test_skills_are_neither_offered_nor_imported_when_there_are_none(
@@ -102,7 +102,7 @@ def test_a_trusted_project_comes_before_the_user(
     run("go")
     assert "The project's." in results(llm)[0]
     found = json.loads(cli("skills", "list", "--json").stdout)
-    assert [(one["name"], one["origin"], one["status"]) for one in found] == [
+    assert [(entry["name"], entry["origin"], entry["status"]) for entry in found] == [
         ("one", "project", "loaded"),
         ("four", "project", "loaded"),
         ("five", "project", "loaded"),
@@ -123,12 +123,16 @@ def test_a_later_skill_is_announced_and_callable_but_changes_nothing_before(
     llm.script(load("second"), "Done.")
     run("-c", "and now")
     assert system(llm) == before and llm.requests[-1].body["tools"] == tools
-    prompts = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "user"]
+    prompts = [
+        message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "user"
+    ]
     assert "New skills" in prompts[-1] and "- second: For later" in prompts[-1]
     assert "Do second well." in results(llm)[0]
     llm.script("Done.")
     run("-c", "again")
-    prompts = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "user"]
+    prompts = [
+        message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "user"
+    ]
     assert "New skills" not in prompts[-1], "it was announced already"
 
 
@@ -175,7 +179,9 @@ HEADS = {
 def test_every_file_is_loaded_warned_or_refused_with_the_reason(home: Path, cli: Cli) -> None:
     for name, (text, _, _) in HEADS.items():
         (add_skill(home, name) / "SKILL.md").write_text(text)
-    found = {Path(one["file"]).parent.name: one for one in json.loads(cli("skills", "list", "--json").stdout)}
+    found = {
+        Path(skill["file"]).parent.name: skill for skill in json.loads(cli("skills", "list", "--json").stdout)
+    }
     rows = cli("skills", "list").stdout.splitlines()
     report = cli("doctor").stdout.splitlines()
     assert found.keys() == HEADS.keys() and found["no-end-lines"]["description"] == "A"
@@ -200,7 +206,7 @@ def test_links_are_not_followed_out_of_the_folders(home: Path, cli: Cli, tmp_pat
     (skills / "folder" / "SKILL.md").mkdir(parents=True)
     (skills / "own").symlink_to(skills / "plain")
     found = listed(cli)
-    assert {name: one["status"] for name, one in found.items()} == {
+    assert {name: entry["status"] for name, entry in found.items()} == {
         "plain": "loaded",
         "linked": "refused",
         "file": "refused",

@@ -41,7 +41,7 @@ def test_two_submitters_of_the_same_list_run_its_tasks_once(
     fleet.worker("--slots", "2")
     until(lambda: len(llm.requests) == 2, "both tasks run")
     llm.release()
-    ends = [one.end() for one in both]
+    ends = [worker.end() for worker in both]
     assert min(end.code for end in ends) == 0, ends
     refused = [end for end in ends if end.code]
     assert all("is in use by another crushpy" in end.result["error"] for end in refused), [

@@ -53,7 +53,7 @@ class Worker:
         asks = [Reply(calls=[call]) for call in calls]
 
         def answer(body: dict[str, Any]) -> Reply:
-            return [*asks, Reply("Done.")][sum(one["role"] == "tool" for one in body["messages"])]
+            return [*asks, Reply("Done.")][sum(message["role"] == "tool" for message in body["messages"])]
 
         self._llm.always(answer)
 
@@ -67,7 +67,7 @@ class Worker:
 
     def results(self) -> list[str]:
         messages = self._llm.requests[-1].body["messages"]
-        return [str(one["content"]) for one in messages if one["role"] == "tool"]
+        return [str(message["content"]) for message in messages if message["role"] == "tool"]
 
     def logs(self) -> str:
         return self._cli("fleet", "logs", "latest", "t", env=self.fleet.env).stdout

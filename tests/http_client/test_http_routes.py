@@ -80,8 +80,8 @@ async def test_tls_goes_through_a_tunnel_that_ends_at_the_server(raw, server_tls
             asyncio.ensure_future(copy(up_reader, writer)),
         ]
         await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-        for one in copies:
-            one.cancel()
+        for copy_ in copies:
+            copy_.cancel()
         up_writer.close()
 
     async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:

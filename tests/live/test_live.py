@@ -42,8 +42,8 @@ async def make(request: pytest.FixtureRequest, model_server: str) -> AsyncIterat
         return made[-1]
 
     yield provider
-    for one in made:
-        await one.close()
+    for boundary in made:
+        await boundary.close()
 
 
 def user(text: str, number: int = 0) -> Message:

@@ -192,7 +192,7 @@ def said_to_gemini(body: Body) -> list[Said]:
             else:
                 said.append((role, part["text"]))
     encoded = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-    return [("signature", UNSIGNED) if one == ("signature", encoded) else one for one in said]
+    return [("signature", UNSIGNED) if part == ("signature", encoded) else part for part in said]
 
 
 def said_to_openai(body: Body) -> list[Said]:
@@ -245,17 +245,19 @@ def _renamed(key: str) -> str:
 
 def meaning(said: Sequence[Said]) -> tuple[list[Said], Counter[Said]]:
     """What is said, in order, and the pictures; both without what is decided otherwise."""
-    pictures = Counter(one for one in said if one[0] == "image")  # DECISIONS: images
-    words = [one for one in map(_plain, said) if one[0] != "image" and (one[0] not in SPEAKERS or one[1])]
+    pictures = Counter(part for part in said if part[0] == "image")  # DECISIONS: images
+    words = [
+        part for part in map(_plain, said) if part[0] != "image" and (part[0] not in SPEAKERS or part[1])
+    ]
     joined: list[Said] = []
-    for at, one in enumerate(words):
+    for at, word in enumerate(words):
         after = words[at + 1][0] if at + 1 < len(words) else ""
-        if one[0] == "thinking" and after not in ("thinking", "assistant", "call"):
+        if word[0] == "thinking" and after not in ("thinking", "assistant", "call"):
             continue  # DECISIONS: thoughts_alone
-        if joined and joined[-1][0] == one[0] and one[0] in SPEAKERS:  # DECISIONS: blocks
-            joined[-1] = (one[0], joined[-1][1] + one[1])
+        if joined and joined[-1][0] == word[0] and word[0] in SPEAKERS:  # DECISIONS: blocks
+            joined[-1] = (word[0], joined[-1][1] + word[1])
         else:
-            joined.append(one)
+            joined.append(word)
     return joined, pictures
 
 
@@ -304,12 +306,12 @@ def test_every_call_result_and_picture_of_the_history_is_in_our_request(
     request = data.draw(requests(model))
     said = READERS[model](ours(request))
     results = [message.result for message in request.messages if message.result is not None]
-    assert [one[1] for one in said if one[0] == "result"] == [result.call_id for result in results]
+    assert [part[1] for part in said if part[0] == "result"] == [result.call_id for result in results]
     calls = [call for message in request.messages for call in message.calls]
-    assert [one[1:] for one in said if one[0] == "call"] == [(c.id, c.name, c.args) for c in calls]
+    assert [part[1:] for part in said if part[0] == "call"] == [(c.id, c.name, c.args) for c in calls]
     shown = [part for message in request.messages for part in message.parts if isinstance(part, Image)]
     pictures = len(shown) + sum(len(result.images) for result in results)
-    assert sum(one[0] == "image" for one in said) == pictures
+    assert sum(part[0] == "image" for part in said) == pictures
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

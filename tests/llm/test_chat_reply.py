@@ -32,7 +32,7 @@ def tool(
 
 def heard(*chunks: dict) -> Heard:
     reader = ChunkReader()
-    pieces = [piece for one in chunks for piece in reader.feed(one)]
+    pieces = [piece for data in chunks for piece in reader.feed(data)]
     return Heard([*pieces, reader.done()])
 
 

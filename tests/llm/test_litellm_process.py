@@ -110,7 +110,7 @@ async def test_replies_that_come_at_once_are_told_apart(stand_in: Path, provider
     asked = [hear(provider, ask(f"long {1_000 * n}")) for n in range(1, 6)]
     asked += [hear(other, ask(f"long {1_000 * n}")) for n in range(6, 11)]
     heard = await asyncio.gather(*asked)
-    assert [one.text.count("x") for one in heard] == [1_000 * n for n in range(1, 11)]
+    assert [event.text.count("x") for event in heard] == [1_000 * n for n in range(1, 11)]
 
 
 async def test_a_reply_that_nobody_wants_any_more_is_closed(

@@ -132,5 +132,5 @@ def _deltas(item: Frame, size: int) -> list[Frame]:
         case _:
             kind, text = "response.function_call_arguments.delta", item["arguments"]
     cited = item["content"][0]["annotations"] if item["type"] == "message" else []
-    added = [{"type": "response.output_text.annotation.added", "annotation": one} for one in cited]
+    added = [{"type": "response.output_text.annotation.added", "annotation": citation} for citation in cited]
     return [*({"type": kind, "delta": piece} for piece in split(text, size)), *added]

@@ -116,7 +116,7 @@ def test_a_tool_runs_if_it_is_allowed(how: str, workspace: Path) -> None:
     with crushpy.Agent(workspace, model=model, tools=[deploy], **options) as agent:
         reply = agent.ask("Deploy it")
     assert reply.text == "Done." and reply.refused == ()
-    assert [one.tool for one in asked] == (["deploy"] if "callback" in how else [])
+    assert [text.tool for text in asked] == (["deploy"] if "callback" in how else [])
 
 
 def test_a_refusal_in_words_reaches_the_agent(workspace: Path) -> None:
@@ -313,7 +313,7 @@ after = (
     gc.get_freeze_count(), sys.getrecursionlimit(),
 )
 assert before == after, (before, after)
-assert [type(one) for one in logging.getLogger("crushpy").handlers] == [logging.NullHandler]
+assert [type(handler) for handler in logging.getLogger("crushpy").handlers] == [logging.NullHandler]
 print("as found")
 """
 
@@ -398,4 +398,4 @@ def test_pictures_are_part_of_the_prompt(form: str, workspace: Path) -> None:
     with crushpy.Agent(workspace, model=ScriptedModel(["Red."]), settings=settings) as agent:
         session = agent.ask("Which colour?", images=[image]).session_id
     [prompt, _] = crushpy.Conversation.open(session).messages
-    assert [(one.width, one.height) for one in prompt.images] == [(8, 8)]
+    assert [(image.width, image.height) for image in prompt.images] == [(8, 8)]

@@ -64,11 +64,11 @@ def test_stored_conversation_context_pins_and_rules_are_edited(session: str) -> 
     assert answer.id in {entry.message_id for entry in effect.messages}
     stored.context.restore("all")
     pin = stored.pins.add("The port is 7071.")
-    assert [one.text for one in stored.pins.list()] == ["The port is 7071."]
+    assert [entry.text for entry in stored.pins.list()] == ["The port is 7071."]
     stored.pins.remove(pin.number)
     assert not stored.pins.list()
     rule = stored.rules.add("Always run the tests.")
-    assert [one.text for one in stored.rules.list()] == ["Never push to main.", "Always run the tests."]
+    assert [entry.text for entry in stored.rules.list()] == ["Never push to main.", "Always run the tests."]
     stored.rules.drop(rule.number)
     assert len(stored.rules.list()) == 1
 

@@ -40,7 +40,7 @@ async def write_on(file: Path, session: str) -> None:
         number += 1
         reply = replied("All of these.")
         await store.messages.add(session, reply)
-        await asyncio.gather(*(run(f"{number}-{one}", reply.id) for one in range(SIDE_BY_SIDE)))
+        await asyncio.gather(*(run(f"{number}-{index}", reply.id) for index in range(SIDE_BY_SIDE)))
 
 
 if __name__ == "__main__":

@@ -81,9 +81,9 @@ async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_on
     assert old != new
     assert len(copies) >= 7
     found = [state(copy) for copy in copies]
-    assert all(one in (old, new) for one in found)
+    assert all(entry in (old, new) for entry in found)
     # Once it is new it stays new: nothing comes after the moment of truth.
-    assert [one == new for one in found] == sorted(one == new for one in found)
+    assert [entry == new for entry in found] == sorted(entry == new for entry in found)
     assert found[0] == old
     for copy in copies[:: max(1, len(copies) // 4)]:
         store = Store(copy)  # and crushpy itself can go on with it
@@ -155,11 +155,11 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         )
     everyone = {session.id for session in sessions}
     for session in sessions:
-        assert {one.id for one in await store.sessions.load_lineage(session.id)} == everyone
+        assert {ancestor.id for ancestor in await store.sessions.load_lineage(session.id)} == everyone
         assert (await store.sessions.find_tip(session.id)).id in everyone
         assert len(await store.messages.load_lineage(session.id)) <= 2 * length
         await store.search.find("message", within=session.id)
-    assert {one.id for one in await store.sessions.load_conversation(first)} == everyone
+    assert {session.id for session in await store.sessions.load_conversation(first)} == everyone
     assert len(await store.sessions.list_tips()) == len(await store.sessions.list_conversations()) == 1
     assert await store.sessions.find_latest("/work") is not None
 
@@ -168,7 +168,7 @@ async def test_a_parent_that_is_gone_ends_the_walk(store: Store, file: Path) -> 
     sessions = await chain(store, 3)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE session SET parent_id = 'nobody' WHERE id = ?", (sessions[1].id,))
-    assert [one.id for one in await store.sessions.load_lineage(sessions[2].id)] == [
+    assert [session.id for session in await store.sessions.load_lineage(sessions[2].id)] == [
         sessions[1].id,
         sessions[2].id,
     ]
@@ -177,8 +177,8 @@ async def test_a_parent_that_is_gone_ends_the_walk(store: Store, file: Path) -> 
 async def test_sixty_generations_are_walked(store: Store) -> None:
     sessions = await chain(store, 60)
     assert (await store.sessions.find_tip(sessions[0].id)).id == sessions[-1].id
-    assert [one.id for one in await store.sessions.load_lineage(sessions[-1].id)] == [
-        one.id for one in sessions
+    assert [session.id for session in await store.sessions.load_lineage(sessions[-1].id)] == [
+        session.id for session in sessions
     ]
     lineage = [message.text for message in await store.messages.load_lineage(sessions[-1].id)]
     assert [text for text in lineage if text != "seed"] == [f"message {number}" for number in range(60)]
@@ -193,14 +193,18 @@ async def test_a_conversation_is_listed_where_somebody_spoke_last_be_it_a_fork(s
     later = await continued(store, fork)
     for place in (later, root, later):
         await store.messages.add(place.id, said("much later"))
-        assert [one.id for one in await store.sessions.list_tips()] == [place.id]
+        assert [tip.id for tip in await store.sessions.list_tips()] == [place.id]
         latest = await store.sessions.find_latest("/work")
         assert latest is not None and latest.id == place.id
     assert (await store.sessions.find_tip(root.id)).id == root.id, (
         "who names a session gets what continues it, no fork"
     )
     assert (await store.sessions.find_tip(fork.id)).id == later.id, "a fork has a tip of its own"
-    assert [one.id for one in await store.sessions.load_lineage(later.id)] == [root.id, fork.id, later.id]
+    assert [session.id for session in await store.sessions.load_lineage(later.id)] == [
+        root.id,
+        fork.id,
+        later.id,
+    ]
 
 
 async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_fork(store: Store) -> None:

@@ -115,8 +115,8 @@ async def test_a_write_goes_through_where_whoever_waits_is_cancelled(store: Stor
 
 async def test_a_write_that_cannot_be_made_spoils_no_other_of_its_moment(store: Store) -> None:
     info, gone = a_session(), a_session()
-    for one in (info, gone):
-        await store.sessions.create(one, said())
+    for created in (info, gone):
+        await store.sessions.create(created, said())
     await store.sessions.delete_conversation(gone.id)
     twice = answered(MANY[0])
     await store.calls.finish(info.id, twice)

@@ -68,7 +68,9 @@ async def test_a_conversation_is_renamed_as_a_whole_and_its_tasks_keep_their_nam
     await store.sessions.create(task)
     tip = await continued(store, root)
     await store.sessions.rename_conversation(root.id, "new\ud800")
-    titles = [(await store.sessions.find(one)).title for one in (root.id, tip.id, task.id, other.id)]
+    titles = [
+        (await store.sessions.find(session_id)).title for session_id in (root.id, tip.id, task.id, other.id)
+    ]
     assert titles == ["new\ufffd", "new\ufffd", "look it up", "another"]
 
 

@@ -85,8 +85,8 @@ async def test_copying_to_a_server_and_back_keeps_everything(
         assert facts == await source.messages.load_facts(root) and "a fact" in str(facts[0])
         assert await store.notes.load(tip) == await source.notes.load(tip)
         assert await store.boundaries.load_carried(tip) == await source.boundaries.load_carried(tip)
-        assert [one.parent_id for one in await store.sessions.load_lineage(tip)] == [
-            one.parent_id for one in await source.sessions.load_lineage(tip)
+        assert [session.parent_id for session in await store.sessions.load_lineage(tip)] == [
+            session.parent_id for session in await source.sessions.load_lineage(tip)
         ]
         assert await store.audit.load(root) == await source.audit.load(root) != []
         assert [hit.message_id for hit in await store.search.find("walrus", within=tip)] != []

@@ -40,7 +40,7 @@ def test_a_statement_is_stored_twice_only_if_the_databases_spell_it_differently(
     from crushpy.storage.statement import Statement
 
     values = list(vars(statements).values())
-    values += [one for value in values if isinstance(value, dict) for one in value.values()]
+    values += [text for value in values if isinstance(value, dict) for text in value.values()]
     found = [value for value in values if isinstance(value, Statement)]
     assert len(found) > 150
     assert [value for value in found if value.sql.split() == value.postgres.split()] == []

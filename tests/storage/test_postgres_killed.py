@@ -25,8 +25,8 @@ async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, 
     assert await store.check() == []
     await store.close()
     return {
-        f"{table} of {session}": one[1] for table, all in found.items() for session, one in all.items()
-    }, {table: sum(one[0] for one in all.values()) for table, all in found.items()}
+        f"{table} of {session}": rows[1] for table, all in found.items() for session, rows in all.items()
+    }, {table: sum(rows[0] for rows in all.values()) for table, all in found.items()}
 
 
 @pytest.mark.parametrize("deed", ["cross", "undo"])

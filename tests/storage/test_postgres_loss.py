@@ -172,7 +172,7 @@ class Importing:
     async def __call__(self) -> list[ImportOutcome]:
         importer = SessionImporter(self.store, compaction="auto")
         source = ClaudeCode()
-        return [one async for one in importer.run(source, source.sessions(self.folder))]
+        return [outcome async for outcome in importer.run(source, source.sessions(self.folder))]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_an_import_whose_connection_is_lost_is_begun_again_and_nothing_is_
     assert texts(after[: len(lineage)]) == texts(lineage)
     assert texts(after[len(lineage) :]) == ["and on", "It goes on."]
     assert [row.root_id for row in await far.sessions.list_conversations()] == [more.id]
-    assert [one.status for one in await bring()] == ["unchanged"]
+    assert [outcome.status for outcome in await bring()] == ["unchanged"]
     assert await far.check() == []
 
 
@@ -224,7 +224,7 @@ async def test_an_import_into_a_server_that_stays_away_left_nothing_and_can_be_d
             await bring()
     proxy.mend()
     assert await far.sessions.list_conversations() == []
-    assert [one.status for one in await bring()] == ["imported"]
+    assert [outcome.status for outcome in await bring()] == ["imported"]
 
 
 async def test_a_process_killed_while_it_writes_leaves_a_session_that_goes_on_elsewhere(

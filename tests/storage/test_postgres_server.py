@@ -173,7 +173,7 @@ async def test_numbers_larger_than_an_integer_are_stored(empty: Place) -> None:
     found = await store.sessions.find(info.id)
     assert found.usage == Usage(6_000_000_000, 2, 4, 6, 0.2)
     sums = await store.usage.sum_since(0.0)
-    assert sum(one.usage.input_tokens for one in sums) == 6_000_000_000
+    assert sum(total.usage.input_tokens for total in sums) == 6_000_000_000
     await store.close()
 
 

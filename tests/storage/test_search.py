@@ -283,7 +283,9 @@ async def test_new_messages_are_found_by_the_next_search(store: Store) -> None:
 async def test_two_stores_index_the_same_messages_once(store: Store, place: Place) -> None:
     await talk(store, *(f"message {number}" for number in range(300)))
     other = place.store()
-    found = await asyncio.gather(*(one.search.find("message", limit=999) for one in (store, other) * 3))
+    found = await asyncio.gather(
+        *(searched.search.find("message", limit=999) for searched in (store, other) * 3)
+    )
     await other.close()
     assert [len(hits) for hits in found] == [300] * 6
 

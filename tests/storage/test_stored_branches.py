@@ -17,7 +17,7 @@ from crushpy.storage.store import Store
 async def branched(store: Store, parent: SessionInfo) -> SessionInfo:
     now = time.time()
     info = a_session(parent.cwd, root_id=parent.root_id, parent_id=parent.id, kind="branch", now=now)
-    tail = tuple(one.id for one in await store.messages.load(parent.id))
+    tail = tuple(message.id for message in await store.messages.load(parent.id))
     opening = StoredBoundary(
         new_id(), parent.id, info.id, "branch", created_at=now, tail=tail, moment="a goal"
     )
@@ -45,11 +45,15 @@ async def test_a_branch_is_the_tip_until_it_returns_and_again_when_that_is_undon
     assert (await store.sessions.find(branch.id)).end_reason == "return"
     last = (await store.messages.load(root.id))[-1].parts[0]
     assert isinstance(last, Note) and last.branch is not None and last.branch.goal == "a goal"
-    assert [one.session_id for one in await store.search.find("needle")] == [branch.id]
-    assert "needle in the branch" not in [one.text for one in await store.messages.load_lineage(root.id)]
+    assert [extension.session_id for extension in await store.search.find("needle")] == [branch.id]
+    assert "needle in the branch" not in [
+        session.text for session in await store.messages.load_lineage(root.id)
+    ]
     assert (await undo_compaction(store, root.id)).id == branch.id
     assert (await store.sessions.find_tip(root.id)).id == branch.id
-    kinds = [one.trigger for one in await store.boundaries.load_conversation(root.root_id, returns=True)]
+    kinds = [
+        session.trigger for session in await store.boundaries.load_conversation(root.root_id, returns=True)
+    ]
     assert kinds == []
 
 

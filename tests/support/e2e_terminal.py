@@ -108,7 +108,7 @@ class Terminal:
 
     def wait_for(self, *wanted: str, timeout: float = PATIENCE) -> str:
         """Returns once every text is on the screen at the same time."""
-        return self._wait(lambda shown: all(one in shown for one in wanted), f"{wanted}", timeout)
+        return self._wait(lambda shown: all(server in shown for server in wanted), f"{wanted}", timeout)
 
     def wait_cells(self, wanted: list[list[Char]]) -> None:
         """Returns once the screen begins with these rows."""

@@ -8,7 +8,7 @@ from crushpy.core.events import Event, TaskEvent
 
 
 def subclasses(base: type[Event]) -> set[type[Event]]:
-    return {base, *(one for child in base.__subclasses__() for one in subclasses(child))}
+    return {base, *(subclasse for child in base.__subclasses__() for subclasse in subclasses(child))}
 
 
 KINDS: dict[object, type[Event]] = {kind.__struct_config__.tag: kind for kind in subclasses(Event) - {Event}}

@@ -116,4 +116,4 @@ def children(process: int) -> list[int]:
     found = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True
     ).stdout
-    return [int(one) for one in found.split() if is_alive(int(one))]
+    return [int(word) for word in found.split() if is_alive(int(word))]

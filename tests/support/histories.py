@@ -86,7 +86,7 @@ def assert_valid(messages: tuple[Message, ...]) -> None:
         assert not any(isinstance(part, Seed | Note) for part in message.parts), (
             "our own parts are sent as text"
         )
-        open_calls = [one.id for one in message.calls]
+        open_calls = [asked.id for asked in message.calls]
         before = message.role
     assert not open_calls
 
@@ -108,9 +108,10 @@ def unit(draw: st.DrawFn) -> list[Message]:
         call(draw(st.sampled_from(["bash", "view", "edit"])), command=draw(texts))
         for _ in range(draw(st.integers(0, 4)))
     ]
-    answered = [one for one in calls if draw(st.integers(0, 9)) > 0]
+    answered = [asked for asked in calls if draw(st.integers(0, 9)) > 0]
     results = [
-        result(one, draw(texts) * draw(st.integers(1, 60)), is_error=draw(st.booleans())) for one in answered
+        result(asked, draw(texts) * draw(st.integers(1, 60)), is_error=draw(st.booleans()))
+        for asked in answered
     ]
     if draw(st.integers(0, 9)) == 0:
         results.append(result(call("bash"), "an orphan"))
@@ -123,7 +124,7 @@ def unit(draw: st.DrawFn) -> list[Message]:
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
     units = draw(st.lists(unit(), max_size=12))
-    return [message for one in units for message in one]
+    return [message for members in units for message in members]
 
 
 def history_by_chance(chance: random.Random, units: int) -> list[Message]:
@@ -139,8 +140,8 @@ def history_by_chance(chance: random.Random, units: int) -> list[Message]:
             continue
         calls = [call("bash", command=chance.choice(words)) for _ in range(chance.choice((0, 0, 1, 1, 1, 3)))]
         after = [
-            result(one, chance.choice(words), is_error=chance.random() < 0.2)
-            for one in chance.sample(calls, len(calls))
+            result(asked, chance.choice(words), is_error=chance.random() < 0.2)
+            for asked in chance.sample(calls, len(calls))
             if chance.random() < 0.95
         ]
         if chance.random() < 0.1:

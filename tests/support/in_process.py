@@ -55,7 +55,11 @@ def _exit_code(main: Callable[[], None]) -> int:
 
 @contextmanager
 def _same_process_state() -> Iterator[None]:
-    environment, folder, handlers = dict(os.environ), Path.cwd(), [signal.getsignal(one) for one in SIGNALS]
+    environment, folder, handlers = (
+        dict(os.environ),
+        Path.cwd(),
+        [signal.getsignal(number) for number in SIGNALS],
+    )
     argv, path, executable = sys.argv, list(sys.path), sys.executable
     logger = logging.getLogger("crushpy")
     logged = list(logger.handlers), logger.level, logger.propagate

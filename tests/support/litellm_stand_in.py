@@ -47,7 +47,7 @@ async def chunks(messages):
     elif verb == "block":
         time.sleep(float(rest))
     elif verb == "hear":
-        yield Chunk(json.dumps([(one["role"], one["content"]) for one in messages]))
+        yield Chunk(json.dumps([(message["role"], message["content"]) for message in messages]))
     elif verb == "long":
         yield Chunk("x" * int(rest))
     elif verb == "half":

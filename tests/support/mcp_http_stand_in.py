@@ -66,7 +66,7 @@ class Loopback:
         raise NotImplementedError
 
     def of(self, path: str) -> list[Received]:
-        return [one for one in self.received if one.path == path]
+        return [request for request in self.received if request.path == path]
 
 
 def reply(handler: Any, status: int, body: Any = None, **headers: str) -> None:

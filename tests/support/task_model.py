@@ -21,7 +21,7 @@ class TaskModel:
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self._answers: dict[str, list[Any]] = {
-            prompt: one if isinstance(one, list) else [one] for prompt, one in answers.items()
+            prompt: answer if isinstance(answer, list) else [answer] for prompt, answer in answers.items()
         }
         self.prompts: list[str] = []
         """In the order in which tasks asked for the first time."""

@@ -28,8 +28,8 @@ class Proxy:
         self._open = False
         with self._lock:
             for pair in self._pairs:
-                for one in pair:
-                    _end(one)
+                for end in pair:
+                    _end(end)
             self._pairs.clear()
 
     def mend(self) -> None:

@@ -134,7 +134,7 @@ async def open_web_browser(folder: Path, *options: str) -> AsyncGenerator[Browse
 
         async with aiohttp.ClientSession() as http:
             async with http.get(f"http://127.0.0.1:{port}/json") as listed:
-                address = next(one for one in await listed.json() if one["type"] == "page")
+                address = next(entry for entry in await listed.json() if entry["type"] == "page")
             async with http.ws_connect(address["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 page = BrowserPage(socket)
                 try:

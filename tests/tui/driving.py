@@ -30,9 +30,9 @@ class SoundApp(CrushpyApp):
     """The app, ended as a test ends it: what it opened is closed."""
 
     async def _shutdown(self) -> None:
-        for one in (self.chat.own, self.chat.conversation):
-            if one is not None:
-                await one.close()
+        for opened in (self.chat.own, self.chat.conversation):
+            if opened is not None:
+                await opened.close()
         await super()._shutdown()
 
 
@@ -62,7 +62,7 @@ class Driven:
 
     @property
     def notices(self) -> str:
-        return "\n".join(str(one.message) for one in self.app._notifications)
+        return "\n".join(str(notification.message) for notification in self.app._notifications)
 
     @property
     def mode_shown(self) -> str:
@@ -71,7 +71,7 @@ class Driven:
 
     @property
     def approval(self) -> ApprovalPanel | None:
-        panels = [one for one in self.chat.query(ApprovalPanel) if not isinstance(one, PlanCard)]
+        panels = [panel for panel in self.chat.query(ApprovalPanel) if not isinstance(panel, PlanCard)]
         return panels[0] if panels else None
 
     # --- waiting -----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Driven:
         """Returns once an approval can be answered."""
         await self.sees("[n] No")
         drawn = self.chat.query(DrawnDisplay)
-        await self.until(lambda: not any(one._highlighter.busy for one in drawn), "its colours")
+        await self.until(lambda: not any(block._highlighter.busy for block in drawn), "its colours")
 
     # --- keys --------------------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ class Shown:
     @property
     def messages(self) -> list[str]:
         """What was told in notifications."""
-        return [str(one.message) for one in self.app._notifications]
+        return [str(notification.message) for notification in self.app._notifications]
 
     @property
     def results(self) -> list[Any]:

@@ -87,7 +87,7 @@ async def test_the_export_with_the_usual_name_is_written_anew(
             await app.press(*keys, "enter")
             await says(app, said)
         (file,) = Path.home().glob("crushpy-*.md")
-        assert [one.name for one in workspace.iterdir()] == [file.name], "only where the user chose it"
+        assert [entry.name for entry in workspace.iterdir()] == [file.name], "only where the user chose it"
         await app.say("more")
         await app.sees("Again.")
         await app.rests()
@@ -121,7 +121,7 @@ async def test_places_that_cannot_be_written_are_named_with_the_way_out(
         }.items():
             await command(app, f"/export {argument}")
             await says(app, said)
-        assert sorted(one.name for one in workspace.iterdir()) == ["docs", "file", "pipe"]
+        assert sorted(entry.name for entry in workspace.iterdir()) == ["docs", "file", "pipe"]
 
 
 async def test_an_export_to_an_html_file_is_a_page_once_the_user_agrees(

@@ -36,7 +36,7 @@ async def test_the_command_comes_first_then_a_sentence_then_the_choices(
             "[n] No, and tell the agent what to do instead",
             "[m] more…",
         )
-        rows = [row_of(app, one) for one in words]
+        rows = [row_of(app, word) for word in words]
         assert rows == sorted(rows), app.text
         assert "[c]" not in app.text
         await app.press("m")
@@ -46,7 +46,7 @@ async def test_the_command_comes_first_then_a_sentence_then_the_choices(
             "[a] Yes, and don't ask again for `git log` in this project",
             "[g] Yes, and don't ask again for `git log` in all projects",
         )
-        rows = [row_of(app, one) for one in words]
+        rows = [row_of(app, word) for word in words]
         assert rows == sorted(rows), app.text
 
 
@@ -129,7 +129,7 @@ async def test_enter_sends_the_draft_if_there_is_one(
         await app.press("enter")
         await app.until(lambda: not app.chat.prompt.draft)
         assert app.approval is panel and not (workspace / "made.sh").exists()
-        assert [one.text for one in app.conversation.queue] == ["with a bow"]
+        assert [queued.text for queued in app.conversation.queue] == ["with a bow"]
         await armed(app)
         await app.press("enter")
         await app.sees("Written.")

@@ -39,7 +39,7 @@ def in_tmp(path: Path) -> bool:
 def elsewhere() -> Iterator[Path]:
     """A folder that is not in /tmp, of which each conversation has one for itself."""
     bases = [Path(__file__).parent, Path("/srv"), Path("/opt")]
-    base = next((one for one in bases if not in_tmp(one) and os.access(one, os.W_OK)), None)
+    base = next((base for base in bases if not in_tmp(base) and os.access(base, os.W_OK)), None)
     if base is None:
         pytest.skip("the checkout is in /tmp, and nothing else can be written to")
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=base))

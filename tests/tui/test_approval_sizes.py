@@ -37,8 +37,8 @@ async def test_rule_and_keys_stay_in_view_while_a_long_change_scrolls(
         def stays() -> None:
             text = "\n".join(inside(app))
             words = ("Write made.sh?", "edits of ./made.sh", "[y] Yes", "[n] No", "Esc ")
-            for one in words:
-                assert one in text
+            for word in words:
+                assert word in text
             assert "test-model" in app.text.split("\n")[-1]
 
         stays()

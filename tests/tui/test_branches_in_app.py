@@ -18,7 +18,7 @@ __all__ = ["start"]
 
 
 def line(text: str, words: str) -> str:
-    return next(one for one in text.splitlines() if words in one)
+    return next(row for row in text.splitlines() if words in row)
 
 
 async def test_a_branch_is_indented_and_then_folded(start: Start, llm: ScriptedLLM) -> None:

@@ -139,7 +139,7 @@ async def test_a_queued_prompt_is_removed_with_a_key(start: Start, llm: Scripted
         await app.sees("Del removes")
         await app.press("delete")
         await app.sees("1 queued")
-        assert [one.text for one in app.conversation.queue] == ["third"]
+        assert [prompt.text for prompt in app.conversation.queue] == ["third"]
         await app.press("delete")
         await app.sees_no("queued")
         await app.type("x")

@@ -50,17 +50,17 @@ async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing
     start: Start, llm: ScriptedLLM
 ) -> None:
     async with start(size=(120, 36)) as app:
-        for one in APP_COMMANDS:
-            if not one.slash or one.action in ("quit", "init"):  # /init is a prompt
+        for command in APP_COMMANDS:
+            if not command.slash or command.action in ("quit", "init"):  # /init is a prompt
                 continue
-            app.chat.prompt.draft = f"/{one.slash}"
+            app.chat.prompt.draft = f"/{command.slash}"
             app.chat.prompt.action_submit()
             await app.pilot.pause(0.1)
             while app.app.screen is not app.chat:
                 await app.press("escape")
                 await app.pilot.pause()
             await app.opened()
-            assert app.app.is_running and "Internal error" not in app.text, one.slash
+            assert app.app.is_running and "Internal error" not in app.text, command.slash
     assert not llm.requests
 
 

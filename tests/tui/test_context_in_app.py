@@ -133,7 +133,10 @@ async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
         await app.press("b")
         await app.sees("This is a fork that ends here")
         assert app.conversation.info.parent_id == before and app.conversation.info.kind == "fork"
-        assert [one.text for one in app.conversation.history] == ["the first request", "The first answer."]
+        assert [message.text for message in app.conversation.history] == [
+            "the first request",
+            "The first answer.",
+        ]
         await app.sees_no("The second answer.")
         llm.script("On the fork.")
         await app.say("something else")
@@ -158,7 +161,7 @@ async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm:
         await app.sees("b Fork here")
         await app.press("b")
         await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
-        assert [one.text for one in app.conversation.history] == ["one"]
+        assert [message.text for message in app.conversation.history] == ["one"]
         assert app.conversation.info.parent_id == before
 
 

@@ -58,7 +58,7 @@ def test_neighbours_differ_in_every_form(monkeypatch: pytest.MonkeyPatch) -> Non
     text = "".join(text for text, _ in strip_spans(strip_cells(dict.fromkeys(letters, 1), 90, (0.9,))))
     assert text.isascii() and len(text) == 90
     for form in (SHADED, letters):
-        assert all(one != other for one, other in pairwise([form[part] for part in (*WINDOW_PARTS, FREE)]))
+        assert all(left != right for left, right in pairwise([form[part] for part in (*WINDOW_PARTS, FREE)]))
     for colours in (STRIP_DARK, STRIP_LIGHT, STRIP_16):
         assert len(set(colours.values())) == len(colours)
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -142,7 +142,9 @@ async def test_the_card_has_the_facts_as_its_headline_and_two_strips_to_scale() 
         at = lines.index("All 48 facts kept")
         assert "Context compacted" in lines[at - 1]
         assert lines[at + 1] == lines[at + 2] == "▀" * 72
-        before, after = ([one for one in here.strips()[row] if "▀" in one.text] for row in (at + 1, at + 2))
-        assert [len(one.text) for one in before] == [72]
-        assert [len(one.text) for one in after] == [18, 54] and after[0].style != after[1].style
+        before, after = (
+            [strip for strip in here.strips()[row] if "▀" in strip.text] for row in (at + 1, at + 2)
+        )
+        assert [len(segment.text) for segment in before] == [72]
+        assert [len(segment.text) for segment in after] == [18, 54] and after[0].style != after[1].style
         assert any("60,000 → " in line for line in lines[at + 3 :])

@@ -36,7 +36,7 @@ async def test_escape_takes_toasts_away_and_they_never_cover_the_prompt(
             await app.until(lambda: len(toasts(app)) == 3, "toasts")
             await app.pilot.pause()
             prompt = app.chat.prompt.region
-            assert not any(one.region.overlaps(prompt) for one in toasts(app))
+            assert not any(toast.region.overlaps(prompt) for toast in toasts(app))
             await app.press("escape")
             await app.until(lambda: not toasts(app), "the toasts to go")
 

@@ -92,7 +92,10 @@ async def test_a_hit_in_another_conversation_is_read_and_gone_on_with_or_forked(
         await app.press("b")
         await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
         assert app.conversation.info.parent_id == other.id
-        assert [one.text for one in app.conversation.history if one.text] == ["a zebra", "it has stripes"]
+        assert [message.text for message in app.conversation.history if message.text] == [
+            "a zebra",
+            "it has stripes",
+        ]
         await search(app, "zebra")
         await app.sees("a zebra")
 

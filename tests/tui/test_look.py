@@ -55,11 +55,11 @@ def test_a_theme_for_256_colours_names_none_that_would_be_rounded(name: str) -> 
     named = {
         value for value in (*vars(theme).values(), *theme.variables.values()) if str(value).startswith("#")
     }
-    for one in named:
-        meant = RichColor.parse(one)
+    for colour in named:
+        meant = RichColor.parse(colour)
         drawn = meant.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
         off = [abs(a - b) for a, b in zip(meant.get_truecolor(), drawn, strict=True)]
-        assert max(off) <= 10, one  # one step of the greys
+        assert max(off) <= 10, colour  # one step of the greys
 
 
 @pytest.mark.parametrize("name", OWN_THEMES)
@@ -75,7 +75,7 @@ async def test_transcript_colours_have_enough_contrast(start: Start, name: str) 
                 continue
             ground = style.bgcolor or palette["text"].bgcolor
             assert ground is not None
-            pair = [Color.from_rich_color(one) for one in (style.color, ground)]
+            pair = [Color.from_rich_color(colour) for colour in (style.color, ground)]
             assert contrast(*pair) >= (3 if name.startswith("strip-") else READABLE), name
 
 

@@ -41,7 +41,9 @@ async def test_the_servers_their_state_and_log_are_shown(
         llm.script(Reply(calls=[Call("write", {"file_path": "a.py", "content": "bad\n"})]), "Done.")
         await app.say("go")
         await app.rests()
-        results = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"]
+        results = [
+            message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"
+        ]
         assert "1 new problem" in results[-1]
         await app.say("/lsp")
         await app.sees("running, ", " MB")

@@ -47,7 +47,9 @@ def use(tool: str) -> Reply:
 
 
 def result(llm: ScriptedLLM) -> str:
-    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"][-1]
+    return [message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"][
+        -1
+    ]
 
 
 async def go(app: Driven, llm: ScriptedLLM, *steps: Any) -> None:

@@ -157,7 +157,7 @@ async def test_screens_run_no_timer_in_any_theme(screen: Screen[Any]) -> None:
             assert "Esc" in open_screen.text
             for rows in app.screen.query(RowList):
                 marked, plain = rows.render_line(rows.highlighted), rows.render_line(rows.highlighted + 1)
-                assert [one.style for one in marked] != [one.style for one in plain]
+                assert [segment.style for segment in marked] != [segment.style for segment in plain]
                 assert (marked.text[0], plain.text[0]) == (CURSOR, " ")
         nodes = [app.screen, *app.screen.query("*")]
         timers = [timer for node in nodes for timer in node._timers]

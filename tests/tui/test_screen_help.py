@@ -22,7 +22,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
     """The keys of these bindings, those of commands left out."""
     ids = {command.action for command in APP_COMMANDS}
     names: set[str] = set()
-    for binding in (one for bindings in lists for one in bindings):
+    for binding in (binding for bindings in lists for binding in bindings):
         if isinstance(binding, Binding) and binding.id not in ids:
             names |= {key_name(key.strip()) for key in binding.key.split(",")}
     return {NAMES.get(name, name) for name in names}

@@ -35,7 +35,7 @@ class RecordingApp(SoundApp):
 
 async def test_every_key_of_the_footer_runs_its_action(screen: Screen[Any], workspace: Any) -> None:
     """In the whole app, whose own keys have priority in the chat."""
-    offered = [one for one in type(screen).BINDINGS if isinstance(one, Binding) and one.show]
+    offered = [binding for binding in type(screen).BINDINGS if isinstance(binding, Binding) and binding.show]
     app = RecordingApp(StartOptions(cwd=str(workspace), model="demo/tour"))
     async with app.run_test(size=(120, 40)) as pilot:
         app.push_screen(screen)
@@ -51,7 +51,9 @@ async def test_every_key_of_the_footer_runs_its_action(screen: Screen[Any], work
             app.ran.clear()
             await pilot.press(key)
             await pilot.pause()
-            by_field = key in ("enter", "home", "end") and not any("command" in one for one in app.ran)
+            by_field = key in ("enter", "home", "end") and not any(
+                "command" in command for command in app.ran
+            )
             assert binding.action in app.ran or by_field, (key, app.ran)
             if app.screen is not screen:
                 break  # what follows is tried in the tests of that screen
@@ -71,7 +73,7 @@ async def test_quitting_with_an_unsaved_template_asks_first(start: Start) -> Non
             await app.press("ctrl+q", "ctrl+q")
             await app.until(lambda: app.chat.conversation is None)
             gc.collect()
-        assert not [one for one in caught if issubclass(one.category, RuntimeWarning)]
+        assert not [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
 
 
 async def test_an_unsaved_template_below_its_preview_is_not_lost_by_quitting(start: Start) -> None:

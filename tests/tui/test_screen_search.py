@@ -42,7 +42,7 @@ async def test_words_given_with_the_command_are_searched_at_once(
         assert "the second zebra" in screen.text
         assert "1 hit" in screen.text
         await screen.press("enter")
-        assert [(one.session_id, one.message_id) for one in screen.results] == [
+        assert [(result.session_id, result.message_id) for result in screen.results] == [
             (info.id, (await store.messages.load(info.id))[1].id)
         ]
 

@@ -54,7 +54,7 @@ async def test_enter_during_a_turn_sends_with_the_next_step_and_ctrl_enter_after
         await asyncio.to_thread((workspace / "gate").write_text, "open")
         await app.sees("And that.")
         await app.rests()
-    sent = [one.body["messages"][-1]["content"] for one in llm.requests]
+    sent = [request.body["messages"][-1]["content"] for request in llm.requests]
     assert sent[1:] == ["mind the gap", "afterwards"]
 
 
@@ -73,13 +73,19 @@ async def test_escape_before_the_first_token_returns_the_prompt_and_it_is_not_se
             await app.press("enter")
             await llm.wait_requests(2 + 2 * bool(before))
             await app.rests()
-            sent = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] != "system"]
+            sent = [
+                message["content"]
+                for message in llm.requests[-1].body["messages"]
+                if message["role"] != "system"
+            ]
             assert sent == [*before, f"{text} now"]
     async with start(resume_latest=True) as app:
         llm.script("Fine.")
         await app.say("go on")
         await llm.wait_requests(5)
-        sent = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] != "system"]
+        sent = [
+            message["content"] for message in llm.requests[-1].body["messages"] if message["role"] != "system"
+        ]
         assert sent == ["explain this now", "Explained.", "and that now", "Explained.", "go on"]
 
 

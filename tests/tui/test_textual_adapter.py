@@ -143,4 +143,4 @@ async def test_the_filter_for_no_color_fits_the_theme(
     async with app.run_test():
         app.theme = theme
         filters = app._filters  # pyright: ignore[reportPrivateUsage]
-        assert any(isinstance(one, expected) for one in filters)
+        assert any(isinstance(applied, expected) for applied in filters)

@@ -233,7 +233,7 @@ async def test_markdown_diff_is_coloured_to_the_last_line() -> None:
 
             def colour(words: str, here: Stage = here) -> str:
                 strip = here.strips()[here.find(words)[1]]
-                (segment,) = [one for one in strip if words in one.text]
+                (segment,) = [segment for segment in strip if words in segment.text]
                 assert segment.style is not None
                 return str(segment.style.color)
 

@@ -53,7 +53,7 @@ def test_lists_of_conversations_mark_it_until_it_is_done(
 ) -> None:
     assert "[1 of 4 tasks done]" in cli("sessions", "list").stdout
     listed = json.loads(cli("sessions", "list", "--json").stdout)
-    assert [one["unfinished_tasks"] for one in listed] == [{"done": 1, "tasks": 4}]
+    assert [entry["unfinished_tasks"] for entry in listed] == [{"done": 1, "tasks": 4}]
     llm.always(lambda body: Reply("Done."))
     assert run("--resume", unfinished).code == 0
     assert "tasks done" not in cli("sessions", "list").stdout

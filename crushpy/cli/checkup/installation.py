@@ -380,7 +380,9 @@ def check_extensions(context: CheckContext) -> Iterator[Finding]:
     extensions = UserExtensions(context.paths, project_root(context.cwd) if context.trusted else None)
     for kind in KINDS:
         found = extensions.find(kind)
-        for one in found:
-            if one.status != "loaded":
-                yield warn(f"{one.file} is {one.status}: {one.reason}", "See docs/extensions.md.")
+        for extension in found:
+            if extension.status != "loaded":
+                yield warn(
+                    f"{extension.file} is {extension.status}: {extension.reason}", "See docs/extensions.md."
+                )
         yield ok(f"{len(extensions.use(kind))} of {len(found)} {kind} can be used")

@@ -173,7 +173,10 @@ class Subagents:
         if continued is None:
             status = await turn.run(sessions.user_message(order.prompt), add_prompts)
         elif not continued.finished:
-            spent.steps, spent.used = sum(one.role == "assistant" for one in session.history), session.usage
+            spent.steps, spent.used = (
+                sum(message.role == "assistant" for message in session.history),
+                session.usage,
+            )
             session.announce()
             if continued.pending is not None:
                 await agent.tools.run(continued.pending, LoopGuard())
@@ -252,7 +255,14 @@ class Subagents:
     async def _finished(self, agent: Agent, status: TurnStatus, failure: CrushpyError | None) -> FinishedTask:
         session = agent.scope.session
         messages = await self._services.store.messages.load_lineage(session.info.id)
-        last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)
+        last = next(
+            (
+                message
+                for message in reversed(session.history)
+                if message.role == "assistant" and message.text
+            ),
+            None,
+        )
         text = last.text.strip() if last else ""
         changed = {file.path: file for file in facts.touched(messages) if file.action != "read"}
         steps = sum(message.role == "assistant" for message in messages)
@@ -317,10 +327,16 @@ async def take_over(store: Store, session_id: str, *, parked: bool) -> Continued
     loaded = await sessions.load_session(store, info, read_only=parked)
     if not parked:
         return ContinuedTask(loaded)
-    answered = {one.result.call_id for one in await store.messages.load(info.id) if one.result is not None}
-    asked = next(one for one in reversed(loaded.history) if one.role == "assistant")
+    answered = {
+        message.result.call_id for message in await store.messages.load(info.id) if message.result is not None
+    }
+    asked = next(message for message in reversed(loaded.history) if message.role == "assistant")
     waiting = {call.id for call in asked.calls} - answered
-    history = tuple(one for one in loaded.history if one.result is None or one.result.call_id not in waiting)
+    history = tuple(
+        message
+        for message in loaded.history
+        if message.result is None or message.result.call_id not in waiting
+    )
     parts = tuple(part for part in asked.parts if not isinstance(part, ToolCall) or part.id in waiting)
     return ContinuedTask(
         msgspec.structs.replace(loaded, history=history), msgspec.structs.replace(asked, parts=parts)

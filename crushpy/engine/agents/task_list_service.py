@@ -97,8 +97,8 @@ class TaskListRun:
         task wants a worktree and there can be none."""
         if self._fleet is not None:
             return await in_thread(self._fleet.prepare, self._root, spec, self._session.info.model)
-        for one, task in zip(spec.tasks, tasks, strict=True):
-            if one.worktree and task.state != "done":
+        for wanted, task in zip(spec.tasks, tasks, strict=True):
+            if wanted.worktree and task.state != "done":
                 return spec, await in_thread(self._trees.check, f"task {task.number} ({task.name})")
         return spec, []
 
@@ -148,7 +148,7 @@ class TaskListRun:
                 monitor.emit_state(line)
         except asyncio.CancelledError:
             stopped = "interrupted"
-        detached = any(one.task.state in ("waiting", "running") for one in self._monitors.values())
+        detached = any(monitor.task.state in ("waiting", "running") for monitor in self._monitors.values())
         return "done" if detached and not stopped else self._conclude(stopped)
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:

@@ -24,7 +24,7 @@ ENDED: tuple[TaskState, ...] = ("done", *UNSUCCESSFUL)
 
 def find_wrong_label(labels: Sequence[str]) -> str | None:
     """The first label of a task or a worker that is not KEY=VALUE."""
-    return next((one for one in labels if " " in one or not all(one.partition("="))), None)
+    return next((label for label in labels if " " in label or not all(label.partition("="))), None)
 
 
 class AgentDefinition(Data, frozen=True):

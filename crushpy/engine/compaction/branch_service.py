@@ -129,9 +129,9 @@ class BranchService:
         opening = await store.boundaries.find_opening(branch.session_id)
         tail = opening.tail if opening is not None else ()
         lineage = await store.sessions.load_lineage(branch_tip.id)
-        start = next(number for number, one in enumerate(lineage) if one.id == branch.session_id)
+        start = next(number for number, session in enumerate(lineage) if session.id == branch.session_id)
         chain = lineage[start:]  # a boundary inside a branch continues it
-        messages = [message for one in chain for message in await store.messages.load(one.id)]
+        messages = [message for member in chain for message in await store.messages.load(member.id)]
         returned = self._returned_text(branch, text, ending, messages)
         report = self._report(branch, returned, chain, messages)
         answer = _answer(branch, returned, report, ending)
@@ -147,9 +147,9 @@ class BranchService:
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
         inside: list[MessageFacts] = []
-        for one in chain:
-            reader = FactReader(one.cwd, (), session.phrases)
-            inside += await stored_facts(store, one.id, reader)
+        for member in chain:
+            reader = FactReader(member.cwd, (), session.phrases)
+            inside += await stored_facts(store, member.id, reader)
         facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside))}
         result = None
         if pending is not None:
@@ -192,7 +192,9 @@ class BranchService:
                 break
         if ending in _ENDINGS:
             returned = f"{_ENDINGS[ending]}. Its last text:\n{returned}"
-        prompts = [one.text.strip() for one in messages if one.role == "user" and one.says_something]
+        prompts = [
+            message.text.strip() for message in messages if message.role == "user" and message.says_something
+        ]
         if prompts and branch.call_id:
             said = truncate("\n".join(f"- {prompt}" for prompt in prompts)).text
             returned += f"\n\nThe user wrote in the branch:\n{said}"
@@ -206,7 +208,7 @@ class BranchService:
             branch.session_id,
             text,
             steps=len(replies),
-            cost=sum((one.usage for one in chain), Usage()).cost,
+            cost=sum((member.usage for member in chain), Usage()).cost,
             goal=branch.goal,
             calls=sum(len(message.calls) for message in replies),
             tokens=sum(self._gauge.size(message) for message in messages),

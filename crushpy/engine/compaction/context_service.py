@@ -137,7 +137,7 @@ class ContextService:
         texts = {path.removeprefix(f"{cwd}/"): text for path, text in given.items()}
         found = [MemoryFile(path, "read at the beginning", count(text)) for path, text in texts.items()]
         carried = self._session.seed.loaded if self._session.seed else ()
-        why = {one.key: "carried over a compaction" for one in carried}
+        why = {message.key: "carried over a compaction" for message in carried}
         for result in filter(None, (message.result for message in self._session.history)):
             why |= dict.fromkeys(result.loaded, f"came with {result.name} of a file in its folder")
         names = {key.removeprefix(RULES_KEY): text for key, text in why.items() if key.startswith(RULES_KEY)}
@@ -146,7 +146,7 @@ class ContextService:
         folders = (Path(cwd), *Path(cwd).parents)
         for file, text in texts.items():
             for name, part in imported_texts(text).items():
-                path = next((str(one / name) for one in folders if (one / name).is_file()), name)
+                path = next((str(folder / name) for folder in folders if (folder / name).is_file()), name)
                 why_read = f"imported by {file}"
                 found.append(MemoryFile(path.removeprefix(f"{cwd}/"), why_read, count(part)))
         return found
@@ -222,14 +222,19 @@ class ContextService:
         """The conversation up to a session as it was recorded, and with other thresholds."""
         from crushpy.engine.compaction.replay import ReplayChanges, replay_session
 
-        changes = [ReplayChanges(), *(ReplayChanges(threshold=one) for one in REPLAYED_THRESHOLDS)]
+        changes = [
+            ReplayChanges(),
+            *(ReplayChanges(threshold=threshold) for threshold in REPLAYED_THRESHOLDS),
+        ]
         scope = self._scope
         return await replay_session(self._store, session_id, scope.settings, scope.models, changes)
 
     @property
     def just_compacted(self) -> bool:
         """True right after a boundary: no prompt has come since."""
-        said = any(one.role == "user" and one.says_something for one in self._session.own_messages)
+        said = any(
+            message.role == "user" and message.says_something for message in self._session.own_messages
+        )
         return self._session.seed is not None and not said
 
 

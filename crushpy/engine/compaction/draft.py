@@ -99,7 +99,7 @@ class BoundaryDraft(msgspec.Struct):
             plan = {"summarized": middle, "kept": tail, "evidence_tokens": self.plan.evidence_tokens, **sizes}
             fields = {"trigger": trigger, "custom_instructions": self.options.focus, "plan": plan}
             return HookEvent("PreCompact", trigger, fields)
-        lost = {kind: one.total - one.carried for kind, one in of_this_boundary(made.facts).items()}
+        lost = {kind: count.total - count.carried for kind, count in of_this_boundary(made.facts).items()}
         fields = msgspec.structs.asdict(made) | {"boundary_id": made.id, "compact_summary": made.summary}
         fields |= {"trigger": trigger, "left_out": {"facts": lost, "messages": middle}}
         return HookEvent("PostCompact", trigger, fields)
@@ -229,7 +229,7 @@ class BoundaryPlanner:
         lines = [redact(line[:MAX_HOOK_CHARS]) for line in reply.evidence if line.strip()][:MAX_HOOK_LINES]
         added = [LoadedText(f"hook:{number}", line) for number, line in enumerate(lines, 1)]
         before = self._session.seed.loaded if self._session.seed else ()
-        draft.loaded = (*draft.loaded, *(added or (one for one in before if one.kind == "hook")))
+        draft.loaded = (*draft.loaded, *(added or (message for message in before if message.kind == "hook")))
 
     async def tell_hooks(self, draft: BoundaryDraft, made: BoundaryCommitted) -> None:
         hooks = self._scope.services.approvals.hooks

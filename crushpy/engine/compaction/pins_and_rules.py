@@ -111,7 +111,7 @@ class PinService:
         """Asks the user once about each text that the agent proposes with `new_session`. Without a user
         nothing is pinned; the new session is opened in any case."""
         known = self._decided.union(pin.text for pin in await self._pins())
-        stripped = dict.fromkeys(one.strip() for one in proposed)
+        stripped = dict.fromkeys(text.strip() for text in proposed)
         texts = [text for text in stripped if text and text not in known]
         if not texts:
             return
@@ -150,7 +150,7 @@ class PinService:
         await asyncio.to_thread(self._gauge.load)
         pins = await self._pins()
         what = pin.kind, pin.text, pin.source
-        same = next((one for one in pins if (one.kind, one.text, one.source) == what), None)
+        same = next((pin for pin in pins if (pin.kind, pin.text, pin.source) == what), None)
         if same is not None:
             raise UsageError(f"this is pinned already, as number {same.number}")
         if len(pins) >= MAX_PINS:
@@ -202,8 +202,8 @@ class PinService:
         """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
         sizes = [self._gauge.count(pins_text(contents[:number])) for number in range(len(contents) + 1)]
         return tuple(
-            msgspec.structs.replace(one, tokens=after - before)
-            for one, (before, after) in zip(contents, pairwise(sizes), strict=True)
+            msgspec.structs.replace(content, tokens=after - before)
+            for content, (before, after) in zip(contents, pairwise(sizes), strict=True)
         )
 
 
@@ -353,7 +353,9 @@ async def stored_facts(
     found = await asyncio.to_thread(reader.extract_all, messages)
     if store_missing:
         missing = {
-            message.id: one for message, one, row in zip(messages, found, rows, strict=False) if row is None
+            message.id: facts
+            for message, facts, row in zip(messages, found, rows, strict=False)
+            if row is None
         }
         await store.messages.save_facts(session_id, missing)
     return found[: len(rows)]

@@ -117,27 +117,33 @@ class Replay(Data, frozen=True, omit_defaults=False):
     @property
     def facts(self) -> tuple[int, int]:
         """How many there were at all boundaries, and how many were carried."""
-        return sum(one.facts for one in self.boundaries), sum(one.carried for one in self.boundaries)
+        return sum(boundary.facts for boundary in self.boundaries), sum(
+            boundary.carried for boundary in self.boundaries
+        )
 
 
 async def load_recording(store: Store, session_id: str, phrases: Callable[[], RulePhrases]) -> Recording:
     reach = await store.boundaries.load_reach(session_id)
-    lineage = {one.id: one for one in await store.sessions.load_lineage(session_id)}
+    lineage = {session.id: session for session in await store.sessions.load_lineage(session_id)}
     root = lineage[session_id].root_id
     boundaries = await store.boundaries.load_conversation(root)
-    opening = {one.child_id: one for one in boundaries if one.trigger != "return"}
+    opening = {boundary.child_id: boundary for boundary in boundaries if boundary.trigger != "return"}
     edits: dict[str, list[MessageOverride]] = {}
     for override in await store.boundaries.load_overrides(session_id):
         edits.setdefault(override.made_after, []).append(override)
     side, above = defaultdict[str, Usage](Usage), {name: name for name in lineage}
     left = {earlier.id: later.created_at for earlier, later in pairwise(lineage.values())}
-    for one in await store.sessions.load_conversation(root):  # parents precede their children
-        further = () if one.parent_id in lineage else ("continuation",)
-        if one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further):
-            place = above[one.parent_id]
-            if one.created_at < left.get(place, math.inf):
-                above[one.id] = place
-                side[place] += one.usage
+    for session in await store.sessions.load_conversation(root):  # parents precede their children
+        further = () if session.parent_id in lineage else ("continuation",)
+        if (
+            session.parent_id in above
+            and session.id not in above
+            and session.kind in ("branch", "task", *further)
+        ):
+            place = above[session.parent_id]
+            if session.created_at < left.get(place, math.inf):
+                above[session.id] = place
+                side[place] += session.usage
     foreign = await store.imports.find_last_message(root) if lineage[session_id].imported else ""
     known: dict[str, Message] = {}
     sessions: list[RecordedSession] = []
@@ -150,15 +156,17 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
         known |= {message.id: message for message in own}
         info, boundary = lineage[name], opening.get(name)
         seed = [own.pop(0)] if own and own[0].seed is not None else []
-        tail = [known[one] for one in boundary.tail if one in known] if boundary else []
+        tail = [known[message_id] for message_id in boundary.tail if message_id in known] if boundary else []
         start = tuple(apply_overrides((*seed, *tail), by_message(edits.get("", ()))))
         facts = FactReader(info.cwd, (), phrases).extract_all(own)
-        replies = sum((one.usage for one in own if one.usage), Usage())
+        replies = sum((message.usage for message in own if message.usage), Usage())
         figures = zip(*map(msgspec.structs.astuple, (info.usage, replies)), strict=True)
-        aside = Usage(*(max(0, one - other) for one, other in figures))
+        aside = Usage(*(max(0, figure - other) for figure, other in figures))
         pairs = tuple(zip(own, facts, strict=True))
         sessions.append(RecordedSession(info, boundary, start, pairs, aside, side[name]))
-    undone = {one.parent_id: one.undone_at for one in boundaries if one.undone_at is not None}
+    undone = {
+        boundary.parent_id: boundary.undone_at for boundary in boundaries if boundary.undone_at is not None
+    }
     return Recording(tuple(sessions), edits, undone)
 
 
@@ -173,7 +181,7 @@ async def replay_session(
     recording = await load_recording(store, session_id, rule_phrases(Templates()))
 
     def walk() -> list[Replay]:
-        return [asyncio.run(Replayer(store, recording, settings, models, one).run()) for one in changes]
+        return [asyncio.run(Replayer(store, recording, settings, models, change).run()) for change in changes]
 
     return await asyncio.to_thread(walk)
 
@@ -205,7 +213,7 @@ class Replayer:
         self._ledger, self._facts = Ledger(), list[MessageFacts]()
         self._todos = self._todos_before = tuple[Todo, ...]()
         self._is_prepared = False
-        seeds = [one.start[0].seed for one in recording.sessions if one.start]
+        seeds = [session.start[0].seed for session in recording.sessions if session.start]
         sizes = [counter.count(seed.summary) for seed in seeds if seed is not None and seed.summary]
         self._summary_tokens = round(median(sizes)) if sizes else self._limits(0).summary_target
         """Of a summary that does not exist."""
@@ -295,7 +303,7 @@ class Replayer:
             case "hint" | "wait":
                 # An agent that was not in `llm` would open a session at the share that it is told.
                 told = self._settings.compaction.threshold
-                known = any(one.info.compaction == "llm" for one in self._recording.sessions)
+                known = any(session.info.compaction == "llm" for session in self._recording.sessions)
                 asks = told != "off" and budget.share >= told and self._history[-1].role == "tool"
                 if asks and not known:
                     unknown = "When the model would have opened a new session: at the share that it is told."
@@ -334,7 +342,7 @@ class Replayer:
         self._gauge.reset()
         self._session.info = child_of(info, 0.0, trigger)
         counts = of_this_boundary(facts).values()
-        total, carried = sum(one.total for one in counts), sum(one.carried for one in counts)
+        total, carried = sum(count.total for count in counts), sum(count.carried for count in counts)
         made = (self._next, self._number, trigger, moment, used, after, total, carried, happened is not None)
         self._boundaries.append(ReplayedBoundary(*made))
 
@@ -407,7 +415,7 @@ class Replayer:
 
     def _result(self) -> Replay:
         model, usage = self._session.info.model, self._usage + self._aside
-        made = sum(not one.recorded for one in self._boundaries)
+        made = sum(not boundary.recorded for boundary in self._boundaries)
         unknown = ["What the model would have done next: its recorded replies and calls are replayed."]
         if made:
             unknown.append(
@@ -421,7 +429,7 @@ class Replayer:
         return Replay(
             self._changes.label,
             self._gauge.window(model),
-            max((one.tokens for one in self._requests), default=0),
+            max((request.tokens for request in self._requests), default=0),
             tuple(self._boundaries),
             tuple(self._requests),
             msgspec.structs.replace(usage, cost=round(usage.cost, 6)),
@@ -431,8 +439,8 @@ class Replayer:
 
 def _changed(settings: Settings, changes: ReplayChanges, recording: Recording) -> Settings:
     """The settings of a replay: as changed, else as recorded, else as configured."""
-    made = [one.boundary for one in reversed(recording.sessions) if one.boundary is not None]
-    thresholds = {one.trigger: one.threshold for one in made if one.threshold}
+    made = [session.boundary for session in reversed(recording.sessions) if session.boundary is not None]
+    thresholds = {boundary.trigger: boundary.threshold for boundary in made if boundary.threshold}
     threshold = changes.threshold or thresholds.get("auto")
     given = {
         "threshold": threshold,
@@ -441,7 +449,7 @@ def _changed(settings: Settings, changes: ReplayChanges, recording: Recording) -
     }
     models = settings.models
     if threshold:  # takes precedence over a model's own
-        models = {name: msgspec.structs.replace(one, threshold=None) for name, one in models.items()}
+        models = {name: msgspec.structs.replace(model, threshold=None) for name, model in models.items()}
     known = {name: value for name, value in given.items() if value is not None}
     compaction = msgspec.structs.replace(settings.compaction, **known)
     return msgspec.structs.replace(settings, compaction=compaction, models=models)

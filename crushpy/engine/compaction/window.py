@@ -139,7 +139,7 @@ class ContextView:
         if not own:
             return request
         names = tuple(tool.name for tool in own)
-        changes = [one for one in statuses if one.added or one.removed]
+        changes = [status for status in statuses if status.added or status.removed]
         was_first = not changes[0].added if changes else bool(statuses)
         is_offered = bool(changes[-1].added) if changes else was_first
         others = tuple(tool for tool in request.tools if tool.name not in names)

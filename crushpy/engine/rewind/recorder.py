@@ -58,9 +58,9 @@ class ChangeRecorder:
 
     async def begins(self, watched: ObservedCall) -> None:
         """Must be short. Raising ToolError or StorageError prevents the call."""
-        paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
+        paths = [access.value for access in watched.accesses if access.kind == "path" and access.writes]
         is_command = self._commands and any(
-            one.kind == "command" and self._may_write(one.value) for one in watched.accesses
+            access.kind == "command" and self._may_write(access.value) for access in watched.accesses
         )
         if not paths and not is_command:
             return
@@ -151,8 +151,8 @@ class ChangeRecorder:
             while not os.path.lexists(above):
                 missing.append(above)
                 above = above.parent
-            for one in (*map(str, reversed(missing)), path):
-                found[one] = self._files.snapshotter.read_state(one, keep=True)
+            for place in (*map(str, reversed(missing)), path):
+                found[place] = self._files.snapshotter.read_state(place, keep=True)
         return found
 
     def _after(self, paths: Sequence[str]) -> dict[str, FileState]:
@@ -179,7 +179,7 @@ class ChangeRecorder:
             if not self._jobs.running():
                 self._job = None
             if author is not None and found:
-                noticed = ((one.path, one.before, one.after) for one in found)
+                noticed = ((change.path, change.before, change.after) for change in found)
                 changes = self._recorded(author, noticed, new_id())
                 await self._store.file_changes.add(changes, message_id, since)
             if self._noted is not None:
@@ -288,7 +288,7 @@ async def _recorded(store: Store, files: UndoFiles, left: journal.InterruptedCom
     found = await in_thread(files.changes_of, left)
     made = await in_thread(journal.changes_between, found, command.begun_at, left.last_seen)
     earlier = await store.file_changes.load(command.root_id)
-    recorded = {one.path: one.after for one in earlier if one.number > command.since}
+    recorded = {change.path: change.after for change in earlier if change.number > command.since}
     changes = files.recorded(
         (
             (noticed.path, noticed.before, after)

@@ -48,31 +48,33 @@ class ChangeLog(Data, frozen=True):
 
     def since(self, number: int) -> list[RecordedChange]:
         """The changes of the whole conversation from a message on, including forks: they are on disk."""
-        return [one for one in self.changes if one.message_number >= number]
+        return [change for change in self.changes if change.message_number >= number]
 
     def net_since(self, number: int) -> list[restoration.NetChange]:
-        return [one for one in restoration.net_changes(self.since(number)) if not one.none]
+        return [change for change in restoration.net_changes(self.since(number)) if not change.none]
 
     def turn(self, place: int) -> list[RecordedChange]:
         """The agent's changes in the turn of the prompt at this index, as far as it led here."""
         start = self.points[place].number
         end = self.points[place + 1].number if place + 1 < len(self.points) else None
-        made = (one for one in self.since(start) if one.source not in RESTORATIONS)
-        led_here = (one for one in made if one.message_number <= self.reach.get(one.session_id, -1))
-        return [one for one in led_here if end is None or one.message_number < end]
+        made = (change for change in self.since(start) if change.source not in RESTORATIONS)
+        led_here = (
+            change for change in made if change.message_number <= self.reach.get(change.session_id, -1)
+        )
+        return [change for change in led_here if end is None or change.message_number < end]
 
     def undone(self, place: int) -> set[str]:
         """Paths whose changes in this turn are currently undone."""
         point = self.points[place]
-        numbers = {one.message.id: one.number for one in self.points}
+        numbers = {point.message.id: point.number for point in self.points}
         found: set[str] = set()
         redone = self._redone()
-        for one in self.changes:
-            covers = (one.source == "undo" and one.reverses == point.message.id) or (
-                one.source == "rewind" and numbers.get(one.reverses, point.number + 1) <= point.number
+        for change in self.changes:
+            covers = (change.source == "undo" and change.reverses == point.message.id) or (
+                change.source == "rewind" and numbers.get(change.reverses, point.number + 1) <= point.number
             )
-            if covers and one.message_number >= point.number and (one.batch, one.path) not in redone:
-                found.add(one.path)
+            if covers and change.message_number >= point.number and (change.batch, change.path) not in redone:
+                found.add(change.path)
         return found
 
     def last_undone(self) -> list[RecordedChange]:
@@ -80,27 +82,29 @@ class ChangeLog(Data, frozen=True):
         redone = self._redone()
         for last in reversed(self.changes):
             if last.source in ("undo", "rewind") and (last.batch, last.path) not in redone:
-                same = (one for one in self.changes if one.batch == last.batch)
-                return [one for one in same if (one.batch, one.path) not in redone]
+                same = (change for change in self.changes if change.batch == last.batch)
+                return [change for change in same if (change.batch, change.path) not in redone]
         return []
 
     def _redone(self) -> set[tuple[str, str]]:
-        return {(one.reverses, one.path) for one in self.changes if one.source == "redo"}
+        return {(change.reverses, change.path) for change in self.changes if change.source == "redo"}
 
 
 async def read_log(store: Store, session_id: str) -> ChangeLog:
     info = await store.sessions.find(session_id)
     messages = await store.messages.load_lineage(info.id)
-    numbers = await store.messages.load_numbers([one.id for one in messages])
+    numbers = await store.messages.load_numbers([message.id for message in messages])
     points = tuple(
-        RewindTarget(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
+        RewindTarget(message, numbers[message.id])
+        for message in messages
+        if is_prompt(message) and message.id in numbers
     )
     reach = dict(await store.boundaries.load_reach(info.id))
     aside = set[str]()
-    for one in await store.sessions.load_conversation(info.root_id):  # parents come first
-        if one.parent_id in aside or (one.kind in ("task", BRANCH) and one.parent_id in reach):
-            reach.setdefault(one.id, reach[one.parent_id or ""])
-            aside.add(one.id)
+    for session in await store.sessions.load_conversation(info.root_id):  # parents come first
+        if session.parent_id in aside or (session.kind in ("task", BRANCH) and session.parent_id in reach):
+            reach.setdefault(session.id, reach[session.parent_id or ""])
+            aside.add(session.id)
     return ChangeLog(points, tuple(await store.file_changes.load(info.root_id)), reach)
 
 
@@ -206,35 +210,41 @@ class Rewinder:
         log = await self._log(session_id)
         found: list[PointSummary] = []
         for place, point in enumerate(log.points):
-            net = [one for one in log.net_since(point.number) if not _is_folder(one)]
+            net = [change for change in log.net_since(point.number) if not _is_folder(change)]
             turn = [
-                one for one in restoration.net_changes(log.turn(place)) if not (one.none or _is_folder(one))
+                change
+                for change in restoration.net_changes(log.turn(place))
+                if not (change.none or _is_folder(change))
             ]
-            found.append(PointSummary(point.message, tuple(one.path for one in net), tuple(turn)))
+            found.append(PointSummary(point.message, tuple(change.path for change in net), tuple(turn)))
         return found
 
     async def view_turn(self, point: PointSummary) -> list[FileView]:
-        return await in_thread(lambda: [self._view(one.path, one.before, one.after) for one in point.turn])
+        return await in_thread(
+            lambda: [self._view(change.path, change.before, change.after) for change in point.turn]
+        )
 
     async def changes(
         self, session_id: str
     ) -> tuple[ChangeLog, list[tuple[restoration.NetChange, FileView]]]:
         """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
-        net = [one for one in restoration.net_changes(log.changes) if not one.none]
-        views = await in_thread(lambda: [self._view(one.path, one.before, one.after) for one in net])
+        net = [change for change in restoration.net_changes(log.changes) if not change.none]
+        views = await in_thread(
+            lambda: [self._view(change.path, change.before, change.after) for change in net]
+        )
         return log, list(zip(net, views, strict=True))
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
         """The message to return to, by its id or a prefix of it. Raises `UsageError` if there is none."""
         place = await self._store.messages.find(message_id, within=session_id)
         messages = await self._store.messages.load_lineage(session_id)
-        message = next(one for one in messages if one.id == place.message_id)
+        message = next(message for message in messages if message.id == place.message_id)
         if is_prompt(message):
             numbers = await self._store.messages.load_numbers([message.id])
             return RewindTarget(message, numbers[message.id])
         unit = next(unit for unit in units(messages) if message in unit)
-        numbers = await self._store.messages.load_numbers([one.id for one in unit])
+        numbers = await self._store.messages.load_numbers([member.id for member in unit])
         return RewindTarget(message, max(numbers.values(), default=0) + 1, ends_before=False)
 
     async def plan_rewind(self, session_id: str, target: RewindTarget) -> PlannedRestoration:
@@ -248,8 +258,8 @@ class Rewinder:
         log = await self._log(session_id)
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
-            changes = [one for one in log.turn(place) if one.path not in undone]
-            net = [one for one in restoration.net_changes(changes) if not one.none]
+            changes = [change for change in log.turn(place) if change.path not in undone]
+            net = [change for change in restoration.net_changes(changes) if not change.none]
             if net:
                 planned = await self._planned(changes, net, "undo", log.points[place].message.id)
                 if planned.plan.steps or planned.plan.conflicts:
@@ -262,7 +272,7 @@ class Rewinder:
         changes = log.last_undone()
         if not changes:
             return None
-        net = [restoration.NetChange(one.path, one.before, one.after) for one in changes]
+        net = [restoration.NetChange(change.path, change.before, change.after) for change in changes]
         return await self._planned(changes, net, "redo", changes[0].batch)
 
     async def _planned(
@@ -272,7 +282,7 @@ class Rewinder:
         source: str,
         reverses: str,
     ) -> PlannedRestoration:
-        elsewhere = next((one for one in changes if one.machine != self._files.machine), None)
+        elsewhere = next((change for change in changes if change.machine != self._files.machine), None)
         if elsewhere is not None:
             raise UsageError(
                 f"{elsewhere.path} was changed on {elsewhere.host or 'another machine'}, by a crushpy with "
@@ -283,7 +293,10 @@ class Rewinder:
         def work() -> PlannedRestoration:
             plan = restoration.plan_restoration(net, self._files.snapshotter)
             views = [self._view(step.path, step.now, step.target) for step in plan.steps]
-            views += [FileView(self._shown(one.path), "conflict", note=one.reason) for one in plan.conflicts]
+            views += [
+                FileView(self._shown(conflict.path), "conflict", note=conflict.reason)
+                for conflict in plan.conflicts
+            ]
             return PlannedRestoration(plan, source, reverses, tuple(views))
 
         return await in_thread(work)
@@ -331,7 +344,7 @@ class Rewinder:
         fork = JournalFork(session.id, target.message.id, new_id())
         outcome = await uncancellable(self._apply(session, planned or PlannedRestoration(), fork))
         if planned is None and outcome.session is not None:
-            changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
+            changed = [change.path for change in (await self._log(session.id)).net_since(target.number)]
             if changed:
                 note = note_message(note_on_files(STILL_CHANGED, changed))
                 await self._store.messages.add(outcome.session.id, note)
@@ -418,7 +431,9 @@ class Rewinder:
 
     async def _fork(self, fork: JournalFork) -> SessionInfo:
         source = await self._store.sessions.find(fork.session_id)
-        made = {one.id: one for one in await self._store.sessions.load_conversation(source.root_id)}
+        made = {
+            session.id: session for session in await self._store.sessions.load_conversation(source.root_id)
+        }
         if fork.fork_id in made:
             return made[fork.fork_id]
         target = await self.target(fork.session_id, fork.message_id)
@@ -442,7 +457,7 @@ class Rewinder:
             if outcome.session is not None:
                 words += f" The conversation continues in session {outcome.session.id}."
             if outcome.conflicts:
-                words += f" Left alone: {', '.join(one.path for one in outcome.conflicts)}."
+                words += f" Left alone: {', '.join(conflict.path for conflict in outcome.conflicts)}."
             said.append(words)
         return said
 

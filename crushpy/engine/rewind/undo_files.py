@@ -46,7 +46,7 @@ class UndoFiles:
 
     def add(self, folder: Path) -> None:
         """Also records what commands change in this folder."""
-        if folder not in [self.workspace, *(one.workspace for one in self._added)]:
+        if folder not in [self.workspace, *(added.workspace for added in self._added)]:
             self._added.append(self.elsewhere(str(folder)))
 
     @cached_property
@@ -80,7 +80,7 @@ class UndoFiles:
         """Scans the workspace for changes since the last scan. Raises TooManyFiles, ScanStopped."""
         with self._looking:
             found = self._opened_index().scan()
-        return found + [one for files in self._added for one in files.look()]
+        return found + [seen for files in self._added for seen in files.look()]
 
     def stop(self) -> None:
         """Stops the current scan, and every later one."""
@@ -215,4 +215,4 @@ def _remove_index(folder: Path, cwd: str) -> set[str]:
 
 
 def _kept(states: Iterable[FileState | None]) -> set[str]:
-    return {one.hash for one in states if one is not None and one.kept == "store"}
+    return {state.hash for state in states if state is not None and state.kept == "store"}

@@ -39,8 +39,8 @@ class AuditTrail:
         body: dict[str, Any] = {
             "tool": watched.call.name,
             "touches": [
-                {"tool": one.tool, "kind": one.kind, "value": one.value, "writes": one.writes}
-                for one in watched.accesses[:STORED_PARTS]
+                {"tool": access.tool, "kind": access.kind, "value": access.value, "writes": access.writes}
+                for access in watched.accesses[:STORED_PARTS]
             ],
             "verdict": decision.verdict,
             "by": decision.by,
@@ -104,11 +104,11 @@ class RunSummary:
                 changes = await self._store.file_changes.load(root_id)
                 return len(
                     {
-                        one.path
-                        for one in changes
-                        if one.created_at >= self._since
-                        and one.after is not None
-                        and "folder" not in (one.after.kind, one.before.kind)
+                        change.path
+                        for change in changes
+                        if change.created_at >= self._since
+                        and change.after is not None
+                        and "folder" not in (change.after.kind, change.before.kind)
                     }
                 )
         return 0

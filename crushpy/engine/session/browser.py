@@ -234,8 +234,10 @@ class SessionBrowser:
         if len(lineage) < 2:
             return None
         made = await self.store.boundaries.load_conversation(lineage[-1].root_id)
-        compacted = {one.child_id: one for one in made if one.trigger not in KEEPS_CONTEXT}
-        places = [place for place, one in enumerate(lineage) if one.id in compacted]
+        compacted = {
+            boundary.child_id: boundary for boundary in made if boundary.trigger not in KEEPS_CONTEXT
+        }
+        places = [place for place, session in enumerate(lineage) if session.id in compacted]
         if not places:
             return None
         *earlier, last = places
@@ -257,7 +259,7 @@ class SessionBrowser:
     async def require_unused(self, info: SessionInfo) -> None:
         """Raises `SessionBusy` if another process uses a conversation."""
         sessions = await self.store.sessions.load_conversation(info.root_id)
-        async with self.store.leases.hold(*(one.id for one in sessions)):
+        async with self.store.leases.hold(*(session.id for session in sessions)):
             pass
 
     async def undo_compaction(self, session_id: str) -> SessionInfo:

@@ -344,11 +344,11 @@ async def export_lineage(
     """A session and those it continues. Secrets are redacted unless kept."""
     states = await load_sent_states(store, session_id)
     reach = await store.boundaries.load_reach(session_id)
-    messages = [await store.messages.load_readable(*one) for one in reach]
+    messages = [await store.messages.load_readable(*span) for span in reach]
     sessions = list(zip(await store.sessions.load_lineage(session_id), messages, strict=True))
 
     def write() -> str:
-        shown = sessions if keep_secrets else [redacted(*one) for one in sessions]
+        shown = sessions if keep_secrets else [redacted(*session) for session in sessions]
         if form == "markdown":
             blocks: list[str] = []
             for info, own in shown:
@@ -373,12 +373,15 @@ async def export_lineage(
 
 def rescued(session: LiveSession, error: DatabaseLost) -> DatabaseLost:
     """Appends the messages in memory to a file beside the database, each once. Returns the error to show."""
-    messages = [one for one in (*session.history, *session.unstored) if one.id not in session.rescued]
+    messages = [
+        message for message in (*session.history, *session.unstored) if message.id not in session.rescued
+    ]
     if not messages:
         return error
     lines = [{"type": "session", **session_as_json(session.info)}]
     lines += [
-        {"type": "message", "session_id": session.info.id, **msgspec.to_builtins(one)} for one in messages
+        {"type": "message", "session_id": session.info.id, **msgspec.to_builtins(message)}
+        for message in messages
     ]
     database = session.database
     file = database.with_name(f"{database.name}.rescued-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
@@ -392,6 +395,6 @@ def rescued(session: LiveSession, error: DatabaseLost) -> DatabaseLost:
     except OSError as failure:
         text = f"{error.message}. Its messages could not be saved to {file}: {failure.strerror or failure}"
         return DatabaseLost(text, error.hint)
-    session.rescued |= {one.id for one in messages}
+    session.rescued |= {message.id for message in messages}
     saved = counted(len(messages), "message")
     return DatabaseLost(f"{error.message}. The turn was stopped, and {saved} saved to {file}", error.hint)

@@ -66,11 +66,14 @@ class PageReport:
     @property
     def lines(self) -> list[str]:
         """For a person who decides whether to share the page."""
-        many = sum(one.count for one in self.redactions)
+        many = sum(redaction.count for redaction in self.redactions)
         total = (
             "Secrets are not redacted." if self.keep_secrets else f"{messages.counted(many, 'redaction')}."
         )
-        redacted = [f"redacted: {one.kind}, {one.count} in {one.place}" for one in self.redactions]
+        redacted = [
+            f"redacted: {redaction.kind}, {redaction.count} in {redaction.place}"
+            for redaction in self.redactions
+        ]
         return [*redacted, *(f"left out: {what}" for what in self.left_out), total]
 
     def safe(self, value: Any, place: str, session: str = "", message: str = "") -> Any:
@@ -102,14 +105,14 @@ async def export_page(
         "cwd": root.cwd,
         "imported": root.imported,
         "redacted": not report.keep_secrets,
-        "usage": msgspec.to_builtins(sum((one.session.usage for one in tree), messages.Usage())),
-        "lineage": [number for number, one in enumerate(tree) if one.session.id in lineage],
+        "usage": msgspec.to_builtins(sum((row.session.usage for row in tree), messages.Usage())),
+        "lineage": [number for number, row in enumerate(tree) if row.session.id in lineage],
     }
     value = report.safe(head, "the head of the page") | {"sessions": []}
     count = 0
     for row in tree:
         session, stored = _session(row, report), await store.messages.load_readable(row.session.id)
-        session["messages"] = [_message(one, row.session.id, states, report) for one in stored]
+        session["messages"] = [_message(message, row.session.id, states, report) for message in stored]
         value["sessions"].append(session)
         count += len(stored)
     value |= {"redactions": report.redactions, "left_out": report.left_out}
@@ -164,7 +167,7 @@ def _session(row: TreeRow, report: PageReport) -> dict[str, Any]:
 def _message(
     message: messages.Message, session_id: str, states: dict[str, SentState], report: PageReport
 ) -> dict[str, Any]:
-    parts = [part for one in without_bytes(message).parts for part in _shown(one, report)]
+    parts = [part for stored in without_bytes(message).parts for part in _shown(stored, report)]
     value: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(message, parts=tuple(parts)))
     if state := states.get(message.id):
         value["state"] = state

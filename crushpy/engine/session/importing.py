@@ -191,7 +191,9 @@ class _Reading:
 
     @property
     def _shown_title(self) -> str:
-        prompts = (one.text for part in self._sessions for one in part.messages if one.role == "user")
+        prompts = (
+            message.text for part in self._sessions for message in part.messages if message.role == "user"
+        )
         return one_line(self._title)[:MAX_TITLE_CHARS] or one_line(title_of(next(filter(None, prompts), "")))
 
     def outcome(self, status: Status) -> ImportOutcome:
@@ -203,7 +205,9 @@ class _Reading:
             tip=last.id if stored else "",
             title=self._shown_title if stored else "",
             cwd=last.cwd,
-            messages=sum(len(one.messages) - (one.boundary is not None) for one in self._sessions),
+            messages=sum(
+                len(session.messages) - (session.boundary is not None) for session in self._sessions
+            ),
             boundaries=len(self._sessions) - 1,
             unmapped=dict(sorted(self._unmapped.items())),
         )

@@ -70,7 +70,9 @@ class LiveSession:
         self.notes = list(loaded.notes)
         """What happened between messages, for the user."""
         self._take_over(loaded)
-        self._unreported = bool(self.info.parent_id) and not any(one.usage for one in self.own_messages)
+        self._unreported = bool(self.info.parent_id) and not any(
+            message.usage for message in self.own_messages
+        )
         self.call_ids = call_ids if call_ids is not None else set[str]()
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self.unstored: list[Message] = []
@@ -140,7 +142,7 @@ class LiveSession:
     def has_loaded(self, key: str) -> bool:
         """Whether requests contain all of what `key` names: a skill or a rules file."""
         carried = self.seed.loaded if self.seed is not None else ()
-        if any(one.key == key and one.text and one.whole for one in carried):
+        if any(message.key == key and message.text and message.whole for message in carried):
             return True
         shown = self.in_view()
         return any(
@@ -324,7 +326,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         # Another agent's usage is about other prompts and tools.
         last, ids = await store.imports.find_last_message(info.root_id), [message.id for message in own]
         foreign = ids.index(last) + 1 if last in ids else 0
-        own[:foreign] = [msgspec.structs.replace(one, usage=None) for one in own[:foreign]]
+        own[:foreign] = [msgspec.structs.replace(message, usage=None) for message in own[:foreign]]
     draft = await store.messages.load_draft(info.id, recover=not read_only)
     if draft is not None:
         own.append(draft)
@@ -340,25 +342,25 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     inherited = len(carried.tail) + seeded
     # All of the conversation, branches included: undone sessions were paid for.
     others = [
-        one
-        for one in await store.sessions.load_conversation(info.root_id)
-        if one.id != info.id and one.kind != "task"
+        session
+        for session in await store.sessions.load_conversation(info.root_id)
+        if session.id != info.id and session.kind != "task"
     ]
     before = others if info.kind != "task" else []
     tasks = await store.usage.sum_tasks(info.root_id) if info.kind != "task" else Usage()
     statuses = tuple(await store.statuses.load(info.id))
-    parent, held = next((one for one in others if one.id == info.parent_id), None), carried.held
+    parent, held = next((other for other in others if other.id == info.parent_id), None), carried.held
     if info.kind == BRANCH and parent is not None:  # its requests begin as those of its parent did
         above = await load_session(store, parent, read_only=True)
         inherited, held, shown = above.inherited, held or above.held, {message.id for message in history}
-        statuses = (*(one for one in above.statuses if one.message_id in shown), *statuses)
+        statuses = (*(status for status in above.statuses if status.message_id in shown), *statuses)
     return LoadedSession(
         info,
         history,
         carried.overrides,
         held,
         inherited,
-        sum((one.usage for one in before), tasks),
+        sum((message.usage for message in before), tasks),
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
         statuses=statuses,
         branches=await load_open_branches(store, info, others),
@@ -369,7 +371,7 @@ async def load_open_branches(
     store: Store, info: SessionInfo, others: Sequence[SessionInfo]
 ) -> tuple[OpenBranch, ...]:
     """The branches that lead to a session, the outermost first. `others` are those of its conversation."""
-    known, found = {one.id: one for one in others}, list[OpenBranch]()
+    known, found = {other.id: other for other in others}, list[OpenBranch]()
     session: SessionInfo | None = info
     while session is not None:
         if session.kind == BRANCH and session.parent_id is not None:
@@ -414,9 +416,9 @@ def note_message(note: Note) -> Message:
 def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:
     """A prompt; without a text part if it is only a picture. `pasted` are parts of `text`, in order."""
     spans: list[tuple[int, int]] = []
-    for one in map(str.strip, pasted):  # the end of a prompt is stripped, too
-        start = text.find(one, spans[-1][1] if spans else 0)
-        spans += [(start, start + len(one))] if one and start >= 0 else []
+    for paste in map(str.strip, pasted):  # the end of a prompt is stripped, too
+        start = text.find(paste, spans[-1][1] if spans else 0)
+        spans += [(start, start + len(paste))] if paste and start >= 0 else []
     words = (Text(text, tuple(spans)),) if text or not images else ()
     return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 

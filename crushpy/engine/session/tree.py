@@ -63,7 +63,7 @@ async def _at_message(
     edits, and that history."""
     place = await store.messages.find(at, within=source.id)
     lineage = await store.sessions.load_lineage(source.id)
-    owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
+    owner = next(number for number, session in enumerate(lineage) if session.id == place.session_id)
     viewed = owner
     for number in range(owner + 1, len(lineage)):  # forks show the messages before them unchanged
         if await store.boundaries.find_opening(lineage[number].id) is not None:
@@ -124,11 +124,11 @@ async def undo_compaction(store: Store, session_id: str, *, follow: bool = False
 async def _last_return(store: Store, session_id: str) -> StoredBoundary | None:
     """The last return of this branch, or into this session."""
     root_id = (await store.sessions.find(session_id)).root_id
-    for one in reversed(await store.boundaries.load_conversation(root_id, returns=True)):
-        chain = (await store.sessions.load_lineage(one.parent_id))[::-1]
+    for boundary in reversed(await store.boundaries.load_conversation(root_id, returns=True)):
+        chain = (await store.sessions.load_lineage(boundary.parent_id))[::-1]
         length = next((number for number, session in enumerate(chain, 1) if session.kind == BRANCH), 0)
-        if session_id in (one.child_id, *(session.id for session in chain[:length])):
-            return one
+        if session_id in (boundary.child_id, *(session.id for session in chain[:length])):
+            return boundary
     return None
 
 
@@ -155,7 +155,7 @@ async def _changed_since(store: Store, child_id: str) -> list[str]:
     for session in await store.sessions.load_conversation(root_id):  # each comes after its parent
         family |= {session.id} if session.parent_id in family else set()
     changes = await store.file_changes.load(root_id)
-    return list(dict.fromkeys(one.path for one in changes if one.session_id in family))
+    return list(dict.fromkeys(change.path for change in changes if change.session_id in family))
 
 
 def note_on_files(words: str, paths: Sequence[str]) -> Note:

@@ -45,14 +45,14 @@ async def usage_report(store: Store, days: int) -> UsageReport:
     """The usage of the last `days` days, today included; 0: all days."""
     first = date.today() - timedelta(days=days - 1) if days else date.min
     moment = time.mktime(first.timetuple()) if days else 0.0
-    sums = [one for one in await store.usage.sum_since(moment) if one.day >= first.isoformat()]
+    sums = [row for row in await store.usage.sum_since(moment) if row.day >= first.isoformat()]
     return UsageReport(
         days,
-        sum((one.usage for one in sums), Usage()),
-        tuple(sorted(_shares(sums, lambda one: (one.day, one.day)), key=lambda share: share.key)),
-        _largest_first(_shares(sums, lambda one: (one.model, one.model))),
-        _largest_first(_shares(sums, lambda one: (one.cwd, one.cwd))),
-        _largest_first(_shares(sums, lambda one: (one.root_id, one.title or one.root_id))),
+        sum((total.usage for total in sums), Usage()),
+        tuple(sorted(_shares(sums, lambda row: (row.day, row.day)), key=lambda share: share.key)),
+        _largest_first(_shares(sums, lambda row: (row.model, row.model))),
+        _largest_first(_shares(sums, lambda row: (row.cwd, row.cwd))),
+        _largest_first(_shares(sums, lambda row: (row.root_id, row.title or row.root_id))),
     )
 
 
@@ -60,10 +60,10 @@ def _shares(sums: Sequence[UsageSum], named: Callable[[UsageSum], tuple[str, str
     """The sums grouped by key; `named` gives key and name."""
     totals: dict[str, Usage] = {}
     names: dict[str, str] = {}
-    for one in sums:
-        key, name = named(one)
+    for total in sums:
+        key, name = named(total)
         names[key] = name
-        totals[key] = totals.get(key, Usage()) + one.usage
+        totals[key] = totals.get(key, Usage()) + total.usage
     return [UsageShare(key, names[key], usage) for key, usage in totals.items()]
 
 
@@ -111,8 +111,8 @@ def bars(shares: Sequence[UsageShare], width: int) -> list[str]:
     tokens = [f"{share.usage.total:,}" for share in shares]
     money = [_money(share.usage.cost) for share in shares]
     figures = [
-        f"{one:>{max(map(len, tokens))}}  {other:>{max(map(len, money))}}".rstrip()
-        for one, other in zip(tokens, money, strict=True)
+        f"{token:>{max(map(len, tokens))}}  {other:>{max(map(len, money))}}".rstrip()
+        for token, other in zip(tokens, money, strict=True)
     ]
     names = [one_line(share.name) for share in shares]
     room = width - 2 - 4 - max(map(len, figures), default=0)  # the margin, and two columns between two fields

@@ -33,7 +33,7 @@ class ModeNotes:
 
     def _earlier_notes(self) -> str:
         return "\n".join(
-            part.text for one in self._session.history for part in one.parts if isinstance(part, Note)
+            part.text for message in self._session.history for part in message.parts if isinstance(part, Note)
         )
 
     def _new_folders(self) -> Note | None:
@@ -54,7 +54,7 @@ class ModeNotes:
 
     def _due_note(self) -> Note | None:
         planning = self._approvals.mode == "plan"
-        notes = (part for one in reversed(self._session.history) for part in one.parts)
+        notes = (part for message in reversed(self._session.history) for part in message.parts)
         told = (
             part.about for part in notes if isinstance(part, Note) and part.about in ("plan", "plan_over")
         )

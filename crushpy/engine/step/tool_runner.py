@@ -91,9 +91,9 @@ class ToolRunner:
         whether the turn goes on."""
         self._stopped, branches = "", self._session.branches
         calls = [RunningCall(message, call) for call in message.calls]
-        others = [one for one in calls if one.call.name not in LLM_TOOLS]
+        others = [waiting for waiting in calls if waiting.call.name not in LLM_TOOLS]
         self._batch = CallBatch(
-            [one.call for one in others],
+            [other.call for other in others],
             lambda call: accesses_of(self._tools, call, self._new_context(call)),
         )
         unannounced = iter(message.calls)
@@ -106,15 +106,17 @@ class ToolRunner:
                     run = partial(self._run_one, guard=guard)
                     await run_parallel(list(group), run, MAX_PARALLEL_TOOLS)
                 else:
-                    for one in group:
-                        await self._run_one(one, guard)
-            await self._change_session([one for one in calls if one.call.name in LLM_TOOLS], guard)
+                    for entry in group:
+                        await self._run_one(entry, guard)
+            await self._change_session(
+                [waiting for waiting in calls if waiting.call.name in LLM_TOOLS], guard
+            )
         except asyncio.CancelledError:
             self._announce(unannounced)
-            for one in calls:
-                if not one.recorded:
+            for waiting in calls:
+                if not waiting.recorded:
                     with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                        await self._record(one, Outcome(NOT_STARTED, is_error=True, ended="not_run"))
+                        await self._record(waiting, Outcome(NOT_STARTED, is_error=True, ended="not_run"))
             raise
         if self._stopped:
             self._emit(Notice(f"Stopped by a hook: {self._stopped}", "warning"))
@@ -304,21 +306,21 @@ class ToolRunner:
         """Carries out the first of these calls once all others are done and stored."""
         for later in calls[1:]:
             await self._record(later, Outcome(ONLY_ONE, is_error=True))
-        for one in calls[:1]:
-            cut = one.message.finish == "length"
-            refused = TRUNCATED if cut else self._session_calls.problem_with(one.call)
+        for call in calls[:1]:
+            cut = call.message.finish == "length"
+            refused = TRUNCATED if cut else self._session_calls.problem_with(call.call)
             if not refused:
 
-                def on_stored(result: ToolResult, one: RunningCall = one) -> None:
-                    one.recorded = True  # stored with the boundary
-                    guard.record(one.call, result.text)
+                def on_stored(result: ToolResult, asked: RunningCall = call) -> None:
+                    asked.recorded = True  # stored with the boundary
+                    guard.record(asked.call, result.text)
                     self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
-                await self._session_calls.offer_pins(one.call)
-                self._emit(ToolStarted(one.call.id))
-                refused = await self._session_calls.carry_out(one.message, one.call, on_stored)
+                await self._session_calls.offer_pins(call.call)
+                self._emit(ToolStarted(call.call.id))
+                refused = await self._session_calls.carry_out(call.message, call.call, on_stored)
             if refused:
-                await self._record(one, Outcome(refused, is_error=True), guard)
+                await self._record(call, Outcome(refused, is_error=True), guard)
 
 
 def _failure(call: ToolCall, error: ToolError | OSError) -> Outcome:

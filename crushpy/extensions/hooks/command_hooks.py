@@ -94,7 +94,7 @@ class CommandHooks(Hooks):
             if hook.background:
                 spawn(self._run(hook, data))
         reply = merge_replies(
-            await asyncio.gather(*(self._run(one, data) for one in chosen if not one.background))
+            await asyncio.gather(*(self._run(hook, data) for hook in chosen if not hook.background))
         )
         if call is not None and reply.args is not None:
             reply = msgspec.structs.replace(reply, args=hook_config.own_args(call, reply.args))
@@ -183,8 +183,8 @@ class CommandHooks(Hooks):
         return ""
 
     def describe(self) -> str:
-        whole = ((f"{one.event} {one.matcher}".rstrip(), one) for one in self._hooks)
-        lines = [f"- {when}: `{one.command}` ({one.file})" for when, one in whole]
+        whole = ((f"{hook.event} {hook.matcher}".rstrip(), hook) for hook in self._hooks)
+        lines = [f"- {when}: `{hook.command}` ({hook.file})" for when, hook in whole]
         lines += [f"- not used: {problem}" for problem in self._problems]
         runs = self._runs or ["- none yet"]
         return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *runs))))

@@ -61,7 +61,7 @@ class HookCommand(msgspec.Struct, frozen=True):
         if self.matcher in ("", "*") or not names:
             return True
         if _NAMES.fullmatch(self.matcher):
-            return any(one.strip() in names for one in re.split(r"[|,]", self.matcher))
+            return any(name.strip() in names for name in re.split(r"[|,]", self.matcher))
         return any(re.search(self.matcher, name) for name in names)
 
 
@@ -69,7 +69,7 @@ def _meets(rule: str, names: Sequence[str], given: Json) -> bool:
     tool, _, pattern = rule.removesuffix(")").partition("(")
     value = str(next((given[key] for key in ("command", "file_path", "path", "url") if key in given), ""))
     pattern = pattern.replace(":*", "*") or "*"
-    return tool in names and any(fnmatchcase(one.strip(), pattern) for one in re.split(r"&&|[;|\n]", value))
+    return tool in names and any(fnmatchcase(part.strip(), pattern) for part in re.split(r"&&|[;|\n]", value))
 
 
 def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[tuple[Path, str, Json | None]]:
@@ -189,7 +189,7 @@ _ORIGINAL = {theirs: ours for ours, theirs in _RENAMED.items()}
 
 def tool_names(call: ToolCall, accesses: Sequence[Access]) -> tuple[str, ...]:
     """The names that matchers may use, Claude Code's first."""
-    served = [one.tool for one in accesses if one.tool.startswith(MCP_PREFIX)]
+    served = [access.tool for access in accesses if access.tool.startswith(MCP_PREFIX)]
     return (*served, TOOL_NAMES.get(call.name, call.name), call.name)
 
 
@@ -217,7 +217,7 @@ def _renamed(args: Json, names: dict[str, str], factor: float) -> Json:
         found["timeout"] = max(1, int(found["timeout"] * factor))
     todos: Any = found.get("todos")
     if isinstance(todos, list):
-        found["todos"] = [_renamed(one, names, 1) if isinstance(one, dict) else one for one in todos]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        found["todos"] = [_renamed(todo, names, 1) if isinstance(todo, dict) else todo for todo in todos]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return found
 
 

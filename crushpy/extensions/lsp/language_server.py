@@ -109,7 +109,7 @@ class LanguageServer:
         """Whether it runs, and how much memory it uses, in words."""
         if self._jobs is None:
             return f"off: {self.off}" if self.off else "not running"
-        supervisors = [one.pid for one in self._jobs.confinement.supervisors]
+        supervisors = [supervisor.pid for supervisor in self._jobs.confinement.supervisors]
         used = sum(map(own_memory, descendants(supervisors, list_parents())))
         return f"{'running' if self.capabilities else 'starting'}, {used // 1_000_000} MB"
 
@@ -271,7 +271,11 @@ class LanguageServer:
     async def ready_for(self, path: str) -> AsyncGenerator[None]:
         """Keeps a file for one use at a time; the server knows the others as they are on disk."""
         await self.start()
-        for other in [one for one in self._documents if one != path and not self._locks[one].locked()]:
+        for other in [
+            document
+            for document in self._documents
+            if document != path and not self._locks[document].locked()
+        ]:
             async with self._locks[other]:
                 try:
                     text = await asyncio.to_thread(read_source, other)
@@ -290,7 +294,9 @@ class LanguageServer:
         self._documents[path] = OpenDocument(text, version)
         if known is not None:
             # A server that knows the text would not say anything about it.
-            changes = [{"text": one} for one in ((f"{text}\n", text) if known.text == text else (text,))]
+            changes = [
+                {"text": version} for version in ((f"{text}\n", text) if known.text == text else (text,))
+            ]
             self._notify("textDocument/didChange", {"textDocument": shown, "contentChanges": changes})
         else:
             suffix = Path(path).suffix[1:]

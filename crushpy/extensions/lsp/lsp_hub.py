@@ -120,11 +120,11 @@ class LspHub:
     def _lines(self, found: Mapping[Key, Findings], what: str) -> list[str]:
         """A line for each file and server, problems first, and one for each problem."""
         lines: list[str] = []
-        for (path, server), one in sorted(found.items(), key=lambda each: not each[1].new):
-            older = f" ({one.older:,} from before)" if one.older else ""
-            said = counted(len(one.new), what) if one.new else "no new problems" if older else "clean"
-            lines.append(f"{self._shown(path)}, {server.name}: {one.unknown or said + older}")
-            lines += _rows(one.new[:MAX_PROBLEMS])
+        for (path, server), report in sorted(found.items(), key=lambda each: not each[1].new):
+            older = f" ({report.older:,} from before)" if report.older else ""
+            said = counted(len(report.new), what) if report.new else "no new problems" if older else "clean"
+            lines.append(f"{self._shown(path)}, {server.name}: {report.unknown or said + older}")
+            lines += _rows(report.new[:MAX_PROBLEMS])
         return lines
 
     def _shown(self, path: str) -> str:
@@ -147,7 +147,7 @@ class LspHub:
         path = context.real_path(args.file_path)
         keys = self._keys(path)
         if not keys:
-            known = " ".join(one for endings, _ in self._servers for one in endings)
+            known = " ".join(ending for endings, _ in self._servers for ending in endings)
             raise ToolError(f"Language servers know only files of the workspace that end with {known}.")
         try:
             text = await asyncio.to_thread(read_source, path)
@@ -191,11 +191,11 @@ class LspHub:
 
 def _read_places(answer: Any) -> Iterator[tuple[str, int, str]]:
     """The path, line and name of each place, whichever form of the protocol an answer has."""
-    for one in cast("list[Any]", answer if isinstance(answer, list) else [answer]):
+    for entry in cast("list[Any]", answer if isinstance(answer, list) else [answer]):
         try:
-            place: dict[str, Any] = one.get("location") or one
+            place: dict[str, Any] = entry.get("location") or entry
             start = (place.get("targetSelectionRange") or place["range"])["start"]
-            name = f"  ({one_line(str(one['name']))})" if "name" in one else ""
+            name = f"  ({one_line(str(entry['name']))})" if "name" in entry else ""
             yield path_of(place.get("targetUri") or place["uri"]), max(int(start["line"]), 0), name
         except (LookupError, TypeError, AttributeError, ValueError):
             continue
@@ -212,10 +212,10 @@ def _position(text: str, args: LspArgs) -> dict[str, int]:
 
 
 def _rows(found: Sequence[Diagnostic]) -> Iterator[str]:
-    for one in found:
-        origin = " ".join(str(each) for each in (one.source, one.code) if each)
-        text = f"{_SEVERITIES.get(one.severity or 1, 'error')}: {one.message[:MAX_MESSAGE_CHARS]}"
-        yield f"  {one.line + 1}: " + encodable(redact(clean(one_line(f"{text} ({origin[:60]})"))))
+    for problem in found:
+        origin = " ".join(str(each) for each in (problem.source, problem.code) if each)
+        text = f"{_SEVERITIES.get(problem.severity or 1, 'error')}: {problem.message[:MAX_MESSAGE_CHARS]}"
+        yield f"  {problem.line + 1}: " + encodable(redact(clean(one_line(f"{text} ({origin[:60]})"))))
 
 
 def compare(
@@ -225,17 +225,25 @@ def compare(
 
     Edits move lines: a problem is the same if its line has the same text, or its message is the same.
     """
-    old, new = ([one for one in found if one.severity != HINT] for found in (old, now))
+    old, new = ([problem for problem in found if problem.severity != HINT] for found in (old, now))
     total, lines = len(new), [split_lines(normalize(text)) for text in (before or "", after)]
 
-    def key(one: Diagnostic, text: list[str], *, exact: bool) -> tuple[object, ...]:
-        same = [one.message] if exact else [_DIGITS.sub("", one.message), *text[one.line : one.line + 1]]
-        return one.source, one.code, *same
+    def key(problem: Diagnostic, text: list[str], *, exact: bool) -> tuple[object, ...]:
+        same = (
+            [problem.message]
+            if exact
+            else [_DIGITS.sub("", problem.message), *text[problem.line : problem.line + 1]]
+        )
+        return problem.source, problem.code, *same
 
     for exact in (False, True):
         seen = defaultdict[object, list[Diagnostic]](list)
-        for one in old:
-            seen[key(one, lines[0], exact=exact)].append(one)
-        new = [one for one in new if not (same := seen[key(one, lines[1], exact=exact)]) or not same.pop()]
-        old = [one for rest in seen.values() for one in rest]
-    return sorted(new, key=lambda one: (one.severity or 1, one.line)), total - len(new)
+        for stale in old:
+            seen[key(stale, lines[0], exact=exact)].append(stale)
+        new = [
+            problem
+            for problem in new
+            if not (same := seen[key(problem, lines[1], exact=exact)]) or not same.pop()
+        ]
+        old = [problem for rest in seen.values() for problem in rest]
+    return sorted(new, key=lambda problem: (problem.severity or 1, problem.line)), total - len(new)

@@ -61,14 +61,15 @@ def configured_servers(
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
     entries = [
-        ServerConfig(name, one, "editor" if name in of_editor else "user") for name, one in settings.items()
+        ServerConfig(name, setting, "editor" if name in of_editor else "user")
+        for name, setting in settings.items()
     ]
     files: list[tuple[Path, Path | None]] = [(root / PROJECT_FILE, None)] if root is not None else []
     files += [(folder / name, folder) for folder in plugins for name in (*MCP_FILES, *MANIFESTS)]
     for file, plugin in files:
         try:
             read = read_project_file(file, problems, plugin)
-            entries += [ServerConfig(name, one, "project") for name, one in read.items()]
+            entries += [ServerConfig(name, fields, "project") for name, fields in read.items()]
         except SettingsError as error:
             problems.append(str(error))
     for config in entries:

@@ -38,9 +38,9 @@ def read_definitions(
     """The usable definitions, and why others are left out."""
     found: dict[str, ToolDefinition] = {}
     problems: list[str] = []
-    for one in tools:
+    for listed in tools:
         try:
-            tool = msgspec.convert(one, _ListedTool)
+            tool = msgspec.convert(listed, _ListedTool)
             full_name = mcp_tool_name(server, tool.name)
             if full_name in found:
                 raise ValueError("there are two of this name")
@@ -56,7 +56,7 @@ def read_definitions(
                 text = _sanitized(tool.description or tool.title or "")
                 found[full_name] = ToolDefinition(tool.name, text, map_texts(tool.schema, _sanitized))
         except ValueError as error:
-            name = cast(Json, one).get("name") if isinstance(one, dict) else one
+            name = cast(Json, listed).get("name") if isinstance(listed, dict) else listed
             problems.append(f"{server}: {one_line(str(name))[:200]} was left out: {error}")
     return tuple(found.values()), problems
 
@@ -95,7 +95,7 @@ def search_tools(servers: dict[str, Sequence[ToolDefinition]], query: str) -> st
             score = sum(3 * (word in name or word == server.lower()) + (word in text) for word in words)
             if score or not words:
                 ranked.append((-score, server, tool))
-    ranked.sort(key=lambda one: one[0])
+    ranked.sort(key=lambda pair: pair[0])
     lines = [
         f"{mcp_tool_name(server, tool.name)}: {one_line(tool.description)[:200]}"
         for _, server, tool in ranked[:MAX_FOUND]

@@ -93,18 +93,18 @@ class McpHub:
         self._private_hosts = private_hosts
 
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
-        for name, one in self.servers.items():
+        for name, running in self.servers.items():
             if tool.startswith(f"{MCP_PREFIX}{name}__") and server in ("", name):
                 plain = tool.removeprefix(f"{MCP_PREFIX}{name}__")
                 known = next(
-                    (each.name for each in one.tools if mcp_tool_name(name, each.name) == tool), plain
+                    (each.name for each in running.tools if mcp_tool_name(name, each.name) == tool), plain
                 )
                 return name, known
         if server:
             self._find(server)
             return server, tool
         tool = tool.removeprefix(MCP_PREFIX)
-        having = [name for name, one in self.servers.items() if one.find(tool)]
+        having = [name for name, running in self.servers.items() if running.find(tool)]
         if len(having) == 1 or len(self.servers) == 1:
             return (having or list(self.servers))[0], tool
         if having:
@@ -126,16 +126,22 @@ class McpHub:
 
     async def search(self, query: str, server: str) -> str:
         wanted = [self._find(server)] if server else list(self.servers.values())
-        opening = [self._open(one) for one in wanted if one.known is None and not self.needs_consent(one)]
+        opening = [
+            self._open(asked) for asked in wanted if asked.known is None and not self.needs_consent(asked)
+        ]
         if opening:
             await asyncio.wait(opening, timeout=SEARCH_WAIT_S if len(wanted) > 1 else None)
-        found = definitions.search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
+        found = definitions.search_tools(
+            {asked.config.name: asked.tools for asked in wanted if asked.known}, query
+        )
         lines = [found or "No tool matches."]
-        for one in wanted:
-            if one.known is None:
-                why = one.error or ("it has not been started" if one.state == "unused" else "it is starting")
-                lines.append(f"[{one.config.name}: its tools are not known: {why}]")
-            lines += [f"[{problem}]" for problem in one.problems[:5]]
+        for asked in wanted:
+            if asked.known is None:
+                why = asked.error or (
+                    "it has not been started" if asked.state == "unused" else "it is starting"
+                )
+                lines.append(f"[{asked.config.name}: its tools are not known: {why}]")
+            lines += [f"[{problem}]" for problem in asked.problems[:5]]
         return "\n".join(lines)
 
     async def describe(self, server: str, tool: str) -> str:
@@ -173,8 +179,8 @@ class McpHub:
         self._open(one)
 
     async def close(self) -> None:
-        for one in self.servers.values():
-            self._disconnect(one)
+        for server in self.servers.values():
+            self._disconnect(server)
 
     async def _order(
         self,
@@ -354,8 +360,8 @@ def to_outcome(server: str, data: Json, context: CallContext) -> Outcome:
     """A tool's result within the limits of a command's output: the rest goes to a file."""
     output = Output(context.workspace.output_dir)
     images: list[Image] = []
-    for one in data["content"]:
-        output.feed(f"{_content_text(server, one, context, images)}\n".encode(errors="replace"))
+    for block in data["content"]:
+        output.feed(f"{_content_text(server, block, context, images)}\n".encode(errors="replace"))
     output.close()
     text = describe_output(output.take(), output.where)
     return Outcome(text, is_error=bool(data.get("is_error")), images=tuple(images))

@@ -236,8 +236,8 @@ class ServerConnection:
 
         async def write(pipe: asyncio.StreamWriter) -> None:
             with suppress(OSError):
-                async for one in from_session:
-                    text: str = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+                async for sent in from_session:
+                    text: str = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                     pipe.write(f"{text}\n".encode())
                     await pipe.drain()
 
@@ -294,7 +294,11 @@ class ServerConnection:
                 if kind in result:
                     validate_server_result(f"{kind}/list", self._client.protocol_version, result)
             except ValidationError as error:
-                places = {one["loc"][1] for one in error.errors() if one["loc"][0] == kind and one["loc"][1:]}
+                places = {
+                    wrong["loc"][1]
+                    for wrong in error.errors()
+                    if wrong["loc"][0] == kind and wrong["loc"][1:]
+                }
                 bad = [result[kind].pop(place) for place in sorted(places, reverse=True)]
                 self._bad_tools += bad[::-1] if kind == "tools" else []
 
@@ -321,11 +325,11 @@ class ServerConnection:
         self._bad_tools.clear()
         for kind in LISTS:
             if getattr(able, kind) is not None:
-                data[kind] = [_plain(one) for one in await _pages(getattr(client, f"list_{kind}"), kind)]
+                data[kind] = [_plain(page) for page in await _pages(getattr(client, f"list_{kind}"), kind)]
         if self._bad_tools:
             data["tools"] += self._bad_tools
         for prompt in data.get("prompts", ()):
-            prompt["arguments"] = [one["name"] for one in prompt.get("arguments", ())]
+            prompt["arguments"] = [argument["name"] for argument in prompt.get("arguments", ())]
         return data
 
     async def _on_message(self, message: Any) -> None:
@@ -359,10 +363,12 @@ class ServerConnection:
                 return read_result(result)
             case "read":
                 found = await client.read_resource(order.name)
-                return {"content": [read_content({"resource": _plain(one)}) for one in found.contents]}
+                return {
+                    "content": [read_content({"resource": _plain(content)}) for content in found.contents]
+                }
             case "prompt":
                 said = await client.get_prompt(order.name, {key: str(v) for key, v in arguments.items()})
-                return {"content": [read_content(_plain(one.content)) for one in said.messages]}
+                return {"content": [read_content(_plain(message.content)) for message in said.messages]}
             case _:
                 raise ValueError(order.verb)
 
@@ -405,9 +411,9 @@ def _plain(model: Any) -> Json:
 
 def read_result(result: Any) -> Json:
     """A tool's result; the structured form only if there is no other."""
-    content = [read_content(_plain(one)) for one in result.content]
+    content = [read_content(_plain(block)) for block in result.content]
     structured = getattr(result, "structured_content", None)
-    if structured is not None and not any(one.get("text") for one in content):
+    if structured is not None and not any(block.get("text") for block in content):
         content.append({"text": to_json(structured).decode()})
     return {"content": content, "is_error": bool(result.is_error)}
 

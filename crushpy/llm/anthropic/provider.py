@@ -98,10 +98,12 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
             betas.append(BINDING_CONTROLS)
         if request.status_placement == "keep":
             sent = [*request.statuses, *([request.tool_changes] if request.tool_changes else [])]
-            changes = [one for one in sent if one.added or one.removed]
+            changes = [message for message in sent if message.added or message.removed]
             betas += [CLEAR_AT] if request.status or len(changes) < len(sent) else []
             betas += [TOOL_CHANGES] if changes else []
-            betas += [INLINE_TOOLS] if any(len(tool) > 1 for one in changes for tool in one.added) else []
+            betas += (
+                [INLINE_TOOLS] if any(len(tool) > 1 for change in changes for tool in change.added) else []
+            )
         return {"anthropic-beta": ",".join(betas)} if betas else {}
 
     def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
@@ -179,7 +181,7 @@ def _changed_tools(request: Request) -> tuple[ToolSpec, ...]:
     tools = {tool.name: tool for tool in request.tools}
     known = dict(tools)
     last = {message.id: index for index, message in enumerate(request.messages)}
-    changes = sorted(request.statuses, key=lambda one: last.get(one.message_id, -1))
+    changes = sorted(request.statuses, key=lambda status: last.get(status.message_id, -1))
     for change in (*changes, *((request.tool_changes,) if request.tool_changes else ())):
         for tool in change.added:
             if len(tool) > 1:

@@ -187,7 +187,9 @@ class MessageReader(ReplyReader):
         if block is None:
             return []
         if block.kind == "text" and block.citations:
-            return self._add_text(block, "".join([cite(one, self._cited) for one in block.citations]))
+            return self._add_text(
+                block, "".join([cite(citation, self._cited) for citation in block.citations])
+            )
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
             bound, data = self._bound(), record_position(_as_received(block), *block.position)
             return [ThinkingOpaque({**data, BOUND_PREFIX: bound.prefix} if bound is not None else data)]

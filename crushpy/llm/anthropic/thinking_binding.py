@@ -78,7 +78,9 @@ class ThinkingBinding:
         tools = (*request.tools, *request.deferred)
         start = _digest(b"", (request.system, [msgspec.structs.asdict(tool) for tool in tools]))
         statuses = {status.message_id: status for status in request.statuses}
-        stable = max((index + 1 for index, one in enumerate(messages) if one.role == "assistant"), default=0)
+        stable = max(
+            (index + 1 for index, message in enumerate(messages) if message.role == "assistant"), default=0
+        )
         chain = self._chain(request, start, statuses, stable)
         sent = (*chain.sent, *messages[stable:])
         digest = chain.digest or start

@@ -73,7 +73,7 @@ def _summarize(text: str, titles: Sequence[str] = _TITLES, max_chars: int | None
     """The sections that a template asks for; the last ones are left out above `max_chars`."""
     todos = dict.fromkeys(OPEN_TODO.findall(text), "pending") | dict(_TODO.findall(text))
     still_open = [item for item, status in todos.items() if status != "completed"]
-    commands = [one or two for one, two in _last(_COMMAND.findall(text), MAX_COMMANDS)]
+    commands = [quoted or two for quoted, two in _last(_COMMAND.findall(text), MAX_COMMANDS)]
     known = {
         "goal|request|want|user": [f"User: {words}" for words in _last(_USER.findall(text), MAX_REQUESTS)],
         "remain|to.?do|open|left": [f"[ ] {item}" for item in still_open],

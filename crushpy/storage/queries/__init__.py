@@ -62,7 +62,7 @@ def upsert(
 
     def form(insert: Any) -> Any:
         statement = insert(table).values(computed) if computed else insert(table)
-        names = columns or [one.name for one in statement.table.columns if one.name not in keys]
+        names = columns or [column.name for column in statement.table.columns if column.name not in keys]
         statement = statement.on_conflict_do_update(
             index_elements=list(keys), set_={name: statement.excluded[name] for name in names}
         )
@@ -75,8 +75,8 @@ def insert_or_ignore(table: Any, columns: list[str] | None = None, source: Any =
     """Inserts a row, or the rows of a query, except those that exist."""
     inserts = [insert(table) for insert in (sqlite.insert, postgresql.insert)]
     if source is not None:
-        inserts = [one.from_select(columns, source) for one in inserts]
-    return Forms(*(one.on_conflict_do_nothing() for one in inserts))
+        inserts = [insert.from_select(columns, source) for insert in inserts]
+    return Forms(*(insert.on_conflict_do_nothing() for insert in inserts))
 
 
 def row(name: str, statement: Any, **defaults: Any) -> Any:

@@ -200,11 +200,11 @@ def _match_parts(pattern: Sequence[_Part], parts: Sequence[str]) -> bool:
 def _expand_braces(pattern: str) -> list[str]:
     """`*.{ts,tsx}` as `*.ts` and `*.tsx`."""
     found = [pattern]
-    while any(_BRACES.search(one) for one in found):
+    while any(_BRACES.search(pattern) for pattern in found):
         found = [
-            one[: braces.start()] + option + one[braces.end() :] if braces else one
-            for one in found
-            for braces in (_BRACES.search(one),)
+            pattern[: braces.start()] + option + pattern[braces.end() :] if braces else pattern
+            for pattern in found
+            for braces in (_BRACES.search(pattern),)
             for option in (braces[1].split(",") if braces else ("",))
         ]
         if len(found) > _MAX_ALTERNATIVES:

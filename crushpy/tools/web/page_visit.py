@@ -125,7 +125,7 @@ def _site(target: Target) -> str:
 
 async def _page_outcome(response: Response, url: str, context: CallContext) -> Outcome:
     content_type = response.headers.get("content-type", "")
-    phrase = next((one.phrase for one in HTTPStatus if one == response.status), "")
+    phrase = next((status.phrase for status in HTTPStatus if status == response.status), "")
     status = f"{response.status} {phrase}".strip()
     if response.status >= 300:
         return await _error_outcome(response, url, content_type, status)

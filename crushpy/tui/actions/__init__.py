@@ -14,6 +14,11 @@ GROUPS = (
 )
 ACTIONS: dict[str, type[CommandGroup]] = {
     "slash": ExtensionCommands,
-    **{one.action: group for one in APP_COMMANDS for group in GROUPS if hasattr(group, one.action)},
+    **{
+        command.action: group
+        for command in APP_COMMANDS
+        for group in GROUPS
+        if hasattr(group, command.action)
+    },
 }
 """The group of each command, by the `action` of the command table."""

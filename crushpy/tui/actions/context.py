@@ -35,7 +35,9 @@ class ContextCommands(CommandGroup):
         wanted = argument.strip()
         if not self.conversation.history:  # pins belong to a stored conversation
             sent = asyncio.Event()
-            self.conversation.subscribe(lambda one: sent.set() if isinstance(one, PromptCommitted) else None)
+            self.conversation.subscribe(
+                lambda event: sent.set() if isinstance(event, PromptCommitted) else None
+            )
             self.say("It will be pinned with your first prompt.")
             await sent.wait()
         if wanted.startswith("@"):
@@ -46,8 +48,10 @@ class ContextCommands(CommandGroup):
     async def pin_item(self, item: TranscriptItem, message_id: str) -> None:
         """Pins the message that an item shows: of a call, its result."""
         if isinstance(item, ToolItem):
-            results = (one for one in self.conversation.history if one.result is not None)
-            message_id = next((one.id for one in results if one.result and one.result.call_id == item.id), "")
+            results = (message for message in self.conversation.history if message.result is not None)
+            message_id = next(
+                (result.id for result in results if result.result and result.result.call_id == item.id), ""
+            )
         if not message_id:
             raise RefusedCommand("Not pinned: this message is not stored.", "Wait until it is complete.")
         self.say(await self._pin(lambda board: board.add_message(message_id)))
@@ -102,7 +106,7 @@ class ContextCommands(CommandGroup):
         title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
         choices = [Choice(str(rule.number), f"{rule.number} {_line(rule.text)}") for rule in listed.valid]
         number = await self.choose(title, choices, "Enter shows a rule and offers to pin or drop it")
-        rule = next((one for one in listed.valid if str(one.number) == number), None)
+        rule = next((template for template in listed.valid if str(template.number) == number), None)
         if rule is None:
             return
         choices = [
@@ -125,7 +129,9 @@ class ContextCommands(CommandGroup):
         if not method:
             titles = {"auto": "Auto", "llm": "LLM"}
             current = self.conversation.info.compaction
-            choices = [Choice(one, titles[one], words, one == current) for one, words in METHODS.items()]
+            choices = [
+                Choice(method, titles[method], words, method == current) for method, words in METHODS.items()
+            ]
             hint = "Applies from the next request, and is saved"
             method = await self.choose("Select Compaction Method", choices, hint)
         if method is None:

@@ -45,7 +45,7 @@ class WatchScreen(PanelScreen):
 
     @in_worker("follow")
     async def on_mount(self) -> None:
-        while jobs := [one for one in self._read() if one.id == self._job.id]:
+        while jobs := [job for job in self._read() if job.id == self._job.id]:
             self.query_one("VerticalScroll Static", Static).update(Content(clean(jobs[0].last_lines)))
             self.query_one(VerticalScroll).scroll_end(animate=False)
             await asyncio.sleep(WATCH_PAUSE_S)
@@ -65,7 +65,9 @@ class OverviewCommands(CommandGroup):
 
     async def copy_reply(self, argument: str) -> None:
         history = self.chat.conversation.history if self.chat.conversation else ()
-        replies = [one.text for one in history if one.role == "assistant" and one.says_something]
+        replies = [
+            message.text for message in history if message.role == "assistant" and message.says_something
+        ]
         if not replies:
             raise RefusedCommand("There is no reply to copy yet.")
         await self.chat.copy(replies[-1])
@@ -90,8 +92,8 @@ class OverviewCommands(CommandGroup):
         if not servers:
             hint = "They need a trusted project, and a server on the PATH: see `crushpy doctor`."
             raise RefusedCommand("No language server is used here.", hint)
-        rows = [Choice(f"log {n}", one.name, one.state) for n, one in enumerate(servers)]
-        rows += [Choice(f"restart {n}", f"Restart {one.name}") for n, one in enumerate(servers)]
+        rows = [Choice(f"log {n}", server.name, server.state) for n, server in enumerate(servers)]
+        rows += [Choice(f"restart {n}", f"Restart {server.name}") for n, server in enumerate(servers)]
         chosen = await self.choose("Language servers", rows, "Enter shows the log of a server")
         if chosen is None:
             return
@@ -125,8 +127,8 @@ class OverviewCommands(CommandGroup):
             sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
         counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(conversation.allow_rules)}
         counts |= {"granted here": len(info.grants)}
-        read = [one.path for one in await conversation.context.memory()]
-        viewed = {one.path for one in touched(conversation.history) if one.action == "read"}
+        read = [memory.path for memory in await conversation.context.memory()]
+        viewed = {path.path for path in touched(conversation.history) if path.action == "read"}
         read += [f"{counted(len(viewed), 'file')} by the agent"] if viewed else []
         cost, priced = conversation.usage.cost, conversation.context.prices_known
         rows = {

@@ -109,5 +109,5 @@ class RewindCommands(CommandGroup):
     def _tell(self, outcome: "RewindOutcome", done: str) -> None:
         count = len(outcome.restored)
         told = f"{counted(count, 'file')} {done}." if count else "No file was changed."
-        skipped = "".join(f"\nSkipped: {one.path}: {one.reason}." for one in outcome.conflicts)
+        skipped = "".join(f"\nSkipped: {conflict.path}: {conflict.reason}." for conflict in outcome.conflicts)
         self.say(told + skipped, warning=bool(outcome.conflicts))

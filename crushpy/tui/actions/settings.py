@@ -71,7 +71,9 @@ class SettingsCommands(CommandGroup):
     async def theme(self, argument: str) -> None:
         app, name = app_of(self.chat), argument.strip()
         if not name:
-            choices = [Choice(one, one, current=one == app.theme) for one in sorted(app.available_themes)]
+            choices = [
+                Choice(theme, theme, current=theme == app.theme) for theme in sorted(app.available_themes)
+            ]
             name = await self.choose("Theme", choices)
         if not name:
             return
@@ -121,16 +123,20 @@ class ExtensionCommands(CommandGroup):
         await self._files("Sub-agents", ("agents",))
 
     async def _files(self, title: str, kinds: Sequence[str]) -> None:
-        found = [one for kind in kinds for one in self.conversation.commands.find(kind)]
+        found = [extension for kind in kinds for extension in self.conversation.commands.find(kind)]
         rows = [
-            Choice(str(one.file), one.name, f"{one.status}: {one_line(one.reason or one.description)}")
-            for one in found
+            Choice(
+                str(extension.file),
+                extension.name,
+                f"{extension.status}: {one_line(extension.reason or extension.description)}",
+            )
+            for extension in found
         ]
         await self._open(title, rows)
 
     async def memory(self, argument: str) -> None:
         files = await self.conversation.context.memory()
-        rows = [Choice(one.path, one.path, f"{one.why}, {one.tokens:,} tokens") for one in files]
+        rows = [Choice(file.path, file.path, f"{file.why}, {file.tokens:,} tokens") for file in files]
         await self._open("Rules files in the context", rows)
 
     async def _open(self, title: str, rows: list[Choice]) -> None:
@@ -158,7 +164,7 @@ class ExtensionCommands(CommandGroup):
                 "No MCP server is configured.", "Add one: crushpy mcp add NAME -- COMMAND ARGS..."
             )
         hub = servers.hub()
-        choices = [Choice(name, name, _state(one)) for name, one in hub.servers.items()]
+        choices = [Choice(name, name, _state(server)) for name, server in hub.servers.items()]
         name = argument.strip() or await self.choose("MCP servers", choices, "Enter shows a server")
         if not name:
             return

@@ -298,7 +298,7 @@ class ChatScreen(ChatHost):
         conversation = self.conversation
         if conversation is None:
             return
-        waiting = [one for one in conversation.queue if one.id == event.prompt_id]
+        waiting = [prompt for prompt in conversation.queue if prompt.id == event.prompt_id]
         if event.action == "send_next":
             conversation.send_next(event.prompt_id)
         elif conversation.unqueue(event.prompt_id) is not None and event.action == "edit":
@@ -429,9 +429,11 @@ class ChatScreen(ChatHost):
 
         dismiss_toasts(self)
         self._undo_asked = ""
-        self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
+        self.recent_actions = [action, *(earlier for earlier in self.recent_actions if earlier != action)]
         greeted, shown = self.greeter.card_key, self.transcript.keys()
-        needed = next((one for one in APP_COMMANDS if one.action == action and one.needs_argument), None)
+        needed = next(
+            (command for command in APP_COMMANDS if command.action == action and command.needs_argument), None
+        )
         if needed is not None and not argument.strip():
             self.say(f"Run /{needed.slash} {needed.argument}. {needed.help}", warning=True)
             return False

@@ -61,7 +61,7 @@ class ChatHost(TranscriptScreen):
         self.folded = True
         self.transcript = Transcript()
         self.transcript.can_pin = True
-        self.prompt = PromptInput(commands=[one for one in APP_COMMANDS if one.slash])
+        self.prompt = PromptInput(commands=[command for command in APP_COMMANDS if command.slash])
         self.queue = QueueView()
         self.todos = TodoLine()
         self.attachments = AttachmentList()
@@ -99,7 +99,7 @@ class ChatHost(TranscriptScreen):
 
     def warn(self, *warnings: str) -> None:
         """Collects warnings about the start behind a key, which the status bar names."""
-        self.warnings += [one for one in warnings if one not in self.warnings]
+        self.warnings += [warning for warning in warnings if warning not in self.warnings]
         self.status.set(warnings=len(self.warnings))
 
     async def show_history(self, conversation: "Conversation") -> None:
@@ -117,7 +117,7 @@ class ChatHost(TranscriptScreen):
     def reveal(self, place: "FoundPlace") -> bool:
         """Scrolls to a message in the transcript; False if it is not there."""
         history = self.conversation.history if self.conversation is not None else ()
-        message = next((one for one in history if one.id == place.message_id), None)
+        message = next((message for message in history if message.id == place.message_id), None)
         key = self.feed.find(message, place.words) if message is not None else -1
         if key < 0:
             return False
@@ -163,7 +163,7 @@ class ChatHost(TranscriptScreen):
         """Stops everything, stores the rest, and exits."""
         conversation, self.conversation = self.conversation, None
         self.show_way_back(conversation)
-        closing = [one.close() for one in (conversation, self.own) if one is not None]
+        closing = [opened.close() for opened in (conversation, self.own) if opened is not None]
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*closing), CLOSE_TIMEOUT_S)
         if conversation is not None and self.farewell and conversation.run_summary:

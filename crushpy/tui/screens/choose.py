@@ -58,8 +58,10 @@ class DialogListScreen(DialogScreen[str | None], ListScreen[ListRow, str | None]
         """Gives the list the lines that nothing else needs."""
         dialog, rows = self.query_one(Vertical), self.rows
         percent = 80 if self.has_class("-tall") else 100
-        others = [one for one in dialog.children if one.display and one is not rows]
-        used = dialog.gutter.height + sum(one.outer_size.height + one.styles.margin.height for one in others)
+        others = [child for child in dialog.children if child.display and child is not rows]
+        used = dialog.gutter.height + sum(
+            other.outer_size.height + other.styles.margin.height for other in others
+        )
         rows.styles.max_height = max(1, self.size.height * percent // 100 - used)
 
     def refresh_description(self) -> None:
@@ -152,7 +154,10 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         self._title_columns = max(len(command.title) for command in commands) + 2
         place = {action: at for at, action in enumerate(recent)}
         own = sorted(commands, key=lambda command: place.get(command.action, len(place)))
-        self.all_rows = [*own, *(msgspec.structs.replace(one, action=f"/{one.slash}") for one in further)]
+        self.all_rows = [
+            *own,
+            *(msgspec.structs.replace(command, action=f"/{command.slash}") for command in further),
+        ]
         self._keys = keys
 
     def filter_rows(self) -> Sequence[AppCommand]:
@@ -161,10 +166,10 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         if not typed:
             return self.all_rows
         matcher = Matcher(typed)
-        scores = {one: matcher.match(one.title) for one in self.all_rows}
-        words = {one: f"/{one.slash} {one.help}".casefold() for one in self.all_rows}
-        found = [one for one in self.all_rows if scores[one] or typed.casefold() in words[one]]
-        return sorted(found, key=lambda one: -scores[one])
+        scores = {row: matcher.match(row.title) for row in self.all_rows}
+        words = {row: f"/{row.slash} {row.help}".casefold() for row in self.all_rows}
+        found = [row for row in self.all_rows if scores[row] or typed.casefold() in words[row]]
+        return sorted(found, key=lambda choice: -scores[choice])
 
     def draw_row(self, row: AppCommand, width: int) -> Content:
         """The title, what it does if there is room, and at the right its name and key."""

@@ -90,7 +90,11 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     demo = ModelSource(
         catalog.DEMO, True, "built in, no key needed", catalog.DEMO, "A tour of crushpy: no network, no cost"
     )
-    return [*(one for one in found if one.ready), demo, *(one for one in found if not one.ready)]
+    return [
+        *(server for server in found if server.ready),
+        demo,
+        *(server for server in found if not server.ready),
+    ]
 
 
 def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:

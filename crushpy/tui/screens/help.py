@@ -112,7 +112,11 @@ _ANSWERS: tuple[KeyRow, ...] = (
 
 def key_places() -> dict[str, tuple[KeyRow, ...]]:
     """The keys of each place, by its title."""
-    own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
+    own = [
+        binding
+        for binding in Transcript.BINDINGS
+        if isinstance(binding, Binding) and binding.key not in BOUNDARY_ACTIONS
+    ]
     card = tuple((key, words) for key, (_, _, words) in BOUNDARY_ACTIONS.items())
     answers = (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
     return {
@@ -159,7 +163,7 @@ class HelpScreen(TextScreen):
     def _row(self, command: AppCommand) -> tuple[str, str, str]:
         key = self._keys.get(command.action) or command.key
         typed = f"/{command.slash} {command.argument}".strip() if command.slash else ""
-        names = ", ".join(key_name(one.strip()) for one in key.split(",")) if key else ""
+        names = ", ".join(key_name(name.strip()) for name in key.split(",")) if key else ""
         return names, one_line(typed), f"{one_line(command.title)}: {one_line(command.help)}"
 
 

@@ -88,9 +88,9 @@ def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
     for column in range(columns):
         start = column * many // columns
         some = requests[start : max(start + 1, (column + 1) * many // columns)]
-        fullest = max(some, key=lambda one: one.tokens)
+        fullest = max(some, key=lambda row: row.tokens)
         begins = columns <= many or column * many % columns == 0
-        found.append(RequestMade(fullest.tokens, fullest.cached, begins and any(one.opens for one in some)))
+        found.append(RequestMade(fullest.tokens, fullest.cached, begins and any(row.opens for row in some)))
     return found
 
 

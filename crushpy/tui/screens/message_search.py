@@ -54,7 +54,7 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         self.show_rows([])
 
     def _show_heading(self) -> None:
-        hits = sum(len(one.hits) for one in self._found)
+        hits = sum(len(session.hits) for session in self._found)
         detail = Content.styled(
             self.folder_label + (f"  {counted(hits, 'hit')}" if self.filter_text.strip() else ""),
             "$text-muted",
@@ -88,7 +88,7 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
 
     def _show_found(self, found: list[SearchGroup]) -> None:
         before, self._searching, self._found = self.current, False, found
-        rows: list[SearchRow] = [row for one in found for row in (one, *one.hits)]
+        rows: list[SearchRow] = [row for session in found for row in (session, *session.hits)]
         self.show_rows(rows, rows.index(before) if before in rows else 1)
         self._show_heading()
 

@@ -74,10 +74,10 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         lists = await ask_servers(self._settings, refresh=True)
         self._known = await asyncio.to_thread(list_models, self._settings, lists)
         self.refresh_rows()
-        for one in lists:
-            if one.failure:
-                tell(self, f"{one.provider} could not be queried: {one.failure}", "warning")
-        if answered := [one.provider for one in lists if not one.failure]:
+        for listed in lists:
+            if listed.failure:
+                tell(self, f"{listed.provider} could not be queried: {listed.failure}", "warning")
+        if answered := [listed.provider for listed in lists if not listed.failure]:
             tell(self, f"Models updated from {', '.join(answered)}.")
         if not lists:
             tell(self, "There is no server to query: no key and no address is set (see /connect).")
@@ -98,7 +98,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         shown = rest[:MAX_UNAVAILABLE_ROWS] if typed else []
         self._hidden = len(rest) - len(shown)
         self._show_heading()
-        is_new = "/" in typed and " " not in typed and all(one.info.name != typed for one in everything)
+        is_new = "/" in typed and " " not in typed and all(model.info.name != typed for model in everything)
         return [*available, *shown, *([typed] if is_new else [])]
 
     def cursor_after_filter(self, previous: ModelRow | None) -> int:

@@ -47,7 +47,7 @@ class ServerForm(DialogScreen[Json]):
         if field.get("type") == "boolean":
             return Checkbox("yes", value=bool(field.get("default")), id=key)
         if options := field.get("enum"):
-            return Select([(one_line(str(one)), str(one)) for one in options], id=key)
+            return Select([(one_line(str(option)), str(option)) for option in options], id=key)
         kind = field.get("type")
         shown = "integer" if kind == "integer" else "number" if kind == "number" else "text"
         field_input = Input(str(field.get("default", "")), type=shown, id=key)

@@ -93,7 +93,11 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     def _begin(self, messages: Sequence[Message]) -> None:
         """Scrolls to the message that was found, or to the beginning."""
         transcript = self.query_one(Transcript)
-        wanted = [one for one in messages if self._place is not None and one.id == self._place.message_id]
+        wanted = [
+            message
+            for message in messages
+            if self._place is not None and message.id == self._place.message_id
+        ]
         key = self._feed.find(wanted[0], self._place.words) if self._feed and self._place and wanted else -1
         if self._place is None or key < 0:
             transcript.scroll_home(animate=False)

@@ -259,7 +259,9 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     def _tip_of(self, row: TreeRow) -> TreeRow:
         """The last session that continues this one."""
         following = {
-            one.session.parent_id: one for one in self._sessions.values() if one.relation == "continues"
+            session.session.parent_id: session
+            for session in self._sessions.values()
+            if session.relation == "continues"
         }
         for _ in self._sessions:  # a damaged record may be a circle
             row = following.get(row.session.id, row)
@@ -323,14 +325,14 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         found = await self._replay(self._current.session.id)
         width = self.size.width - 6
         blocks: list[Content] = []
-        for one in found:
-            cost = f", ${one.usage.cost:.2f}" if one.usage.cost else ""
-            many = messages.counted(len(one.boundaries), "compaction")
+        for replayed in found:
+            cost = f", ${replayed.usage.cost:.2f}" if replayed.usage.cost else ""
+            many = messages.counted(len(replayed.boundaries), "compaction")
             blocks += [
-                _heading(f"{one.label}: {many}{cost}"),
-                window_chart(one.requests, one.window, width, 6),
+                _heading(f"{replayed.label}: {many}{cost}"),
+                window_chart(replayed.requests, replayed.window, width, 6),
             ]
-        unknown = dict.fromkeys(text for one in found for text in one.unknown)
+        unknown = dict.fromkeys(text for replayed in found for text in replayed.unknown)
         blocks += [_heading("A replay cannot know"), *map(_muted, unknown)]
         app_of(self).push_screen(PanelScreen("Replay", Static(Content("\n").join(blocks))))
 

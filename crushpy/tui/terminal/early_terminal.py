@@ -57,7 +57,7 @@ class WaitableEvent(threading.Event):
 
 def frame_key(folder: str, size: tuple[int, int], flags: Iterable[object] = ()) -> str:
     """What a picture depends on. `flags`: settings of this start alone, such as the model."""
-    colours = (os.environ.get(one, "") for one in COLOUR_VARIABLES)
+    colours = (os.environ.get(name, "") for name in COLOUR_VARIABLES)
     return "\n".join((folder, "{}x{}".format(*size), *colours, *map(str, flags)))
 
 

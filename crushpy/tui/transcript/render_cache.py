@@ -342,7 +342,7 @@ class RenderCache:
 
     def _keep(self, key: int, drawing: Drawing) -> None:
         self.drawings[key] = drawing
-        rows = sum([len(one.rows) for one in self.drawings.values()])
+        rows = sum([len(drawing.rows) for drawing in self.drawings.values()])
         while len(self.drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
             oldest = self.drawings.popitem(last=False)[1]
             oldest.dropped = True

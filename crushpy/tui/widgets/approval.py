@@ -79,7 +79,7 @@ def _why(question: ApprovalNeeded) -> str:
     if (
         why.startswith("no rule allows ")
         and of_what
-        and all(one in question.says for one in of_what.split(", "))
+        and all(part in question.says for part in of_what.split(", "))
     ):
         return "No rule allows it"
     return question.reason[:1].upper() + question.reason[1:]
@@ -155,8 +155,8 @@ def _texts(value: object) -> Iterator[str]:
         yield value
     elif isinstance(value, dict | list):
         inside = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
-        for one in inside:
-            yield from _texts(one)
+        for part in inside:
+            yield from _texts(part)
 
 
 STEPS = {"up": -1, "down": 1}
@@ -183,8 +183,10 @@ class ChoiceList(Static):
         super().__init__(id="keys")
         self._all = tuple(choices)
         self._amends, self._escapes = amends, escapes
-        lasting = sorted((one for one in choices if _lasts(one)), key=lambda one: one.kind != "always")
-        self._usual = tuple(one for one in choices if not _lasts(one) or one in lasting[:1])
+        lasting = sorted(
+            (choice for choice in choices if _lasts(choice)), key=lambda choice: choice.kind != "always"
+        )
+        self._usual = tuple(choice for choice in choices if not _lasts(choice) or choice in lasting[:1])
         self.at = 0
         self.all_shown = len(self._usual) == len(self._all)
 
@@ -219,7 +221,7 @@ class ChoiceList(Static):
                 _clickable(pointed(label, at == self.at), choice.key)
                 for at, (label, choice) in enumerate(zip(labels, self._choices, strict=True))
             ]
-            rows += [pointed(one, False) for one in more]
+            rows += [pointed(row, False) for row in more]
             about = f"? explains · Tab {self._amends} · " if self._amends else ""
             hint = Content.styled(f"  {about}{self._escapes}", "$text-muted")
             return Content("\n").join([*rows, hint.truncate(width)])

@@ -78,7 +78,7 @@ def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Comp
     """The matching commands: first by prefix of a name, then by part of the name or a word of the title."""
     typed = typed.lower()
     by_name = [hint for hint in commands if hint.slash.startswith(typed)]
-    by_name += [hint for hint in commands if any(one.startswith(typed) for one in hint.aliases)]
+    by_name += [hint for hint in commands if any(aliase.startswith(typed) for aliase in hint.aliases)]
     by_name.sort(key=lambda hint: typed not in (hint.slash, *hint.aliases))
     held = [hint for hint in commands if typed in hint.slash or f" {typed}" in f" {hint.title.lower()}"]
     return [
@@ -94,7 +94,7 @@ def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Comp
 
 def _explained(hint: AppCommand, typed: str) -> str:
     """What it does, with the alias if that was typed."""
-    other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
+    other = next((aliase for aliase in hint.aliases if typed and aliase.startswith(typed)), "")
     return f"{hint.help} (/{other})" if other and not hint.slash.startswith(typed) else hint.help
 
 
@@ -102,10 +102,10 @@ def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
     """The commands that were probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 
-    known = [one for hint in commands for one in (hint.slash, *hint.aliases)]
+    known = [aliase for hint in commands for aliase in (hint.slash, *hint.aliases)]
     name = FORMER_NAMES.get(name, name)
-    near = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 2, 0.6)
-    return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
+    near = [slash for slash in known if slash.startswith(name)] or get_close_matches(name, known, 2, 0.6)
+    return f"Did you mean {' or '.join(f'/{slash}' for slash in near[:2])}?" if near else ""
 
 
 def file_completions(paths: Sequence[str], folder: Path) -> list[Completion]:
@@ -192,7 +192,7 @@ class CompletionList(Widget):
             row = Content.assemble(path.ljust(min(40, width // 2)), "  ", (choice.detail, "$text-muted"))
         else:
             words = None if width >= ROOM_FOR_ARGUMENT else 1  # rather the whole sentence
-            labels = [" ".join(self.choices[one].label.split(" ")[:words]) for one in self._shown]
+            labels = [" ".join(self.choices[index].label.split(" ")[:words]) for index in self._shown]
             column = min(max(map(len, labels)), width // 2)
             row = Content(f"{labels[index - self._shown[0]]:<{column}}  {one_line(choice.detail)}")
         return pointed(row.truncate(width, ellipsis=True, pad=True), index == self.highlighted)

@@ -33,7 +33,7 @@ def scattered(typed: str) -> Callable[[str], Rank | None]:
     # Matched from the end, since the last letters typed belong to the file's name. Possessive quantifiers
     # never backtrack, so the time is linear.
     first, *others = [re.escape(letter) for letter in reversed(typed)]
-    match = re.compile(f"[^{first}]*+({first})" + "".join(f"[^{one}]*+{one}" for one in others)).match
+    match = re.compile(f"[^{first}]*+({first})" + "".join(f"[^{other}]*+{other}" for other in others)).match
 
     def rank(path: str) -> Rank | None:
         found = match(path[::-1])

@@ -251,7 +251,7 @@ class PromptInput(FoldingTextArea):
     def add_commands(self, commands: Sequence[AppCommand], resources: Sequence[tuple[str, str]] = ()) -> None:
         """Offers the commands of a conversation beside those of the app, and resources of MCP servers."""
         self._completer.resources = resources
-        own = [one for one in self._completer.commands if by_slash(one.slash)]
+        own = [command for command in self._completer.commands if by_slash(command.slash)]
         self._completer.commands = (*own, *commands)
 
     def _message(self, text: str) -> Message | None:

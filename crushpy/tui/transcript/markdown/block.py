@@ -59,7 +59,9 @@ def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) ->
 
     With `breaks` every line of the text is a line.
     """
-    too_long = len(text) > MAX_INLINE_CHARS or any(text.count(one) > most for one, most in MAX_MARKS.items())
+    too_long = len(text) > MAX_INLINE_CHARS or any(
+        text.count(mark) > most for mark, most in MAX_MARKS.items()
+    )
     if too_long or not _MARKED.search(text):
         return [[(_flat(line), base)] for line in (text.split("\n") if breaks else [text])]
     children: list[Token] = []

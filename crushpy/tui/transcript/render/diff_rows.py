@@ -125,7 +125,7 @@ def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layo
         style = look.palette[_STYLES[line.sign]]
         for lead, part, after in _broken(line, line.new or line.old, text, look.room, look):
             head = [*look.margin.rest, lead]
-            yield TextRow([*head, *part], style, sum([len(one.text) for one in head]), after)
+            yield TextRow([*head, *part], style, sum([len(span.text) for span in head]), after)
 
 
 def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
@@ -137,7 +137,7 @@ def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: 
         new = _half(lines[right], lines[right].new, spans[right], width, look) if right is not None else []
         for (before, _), (text, after) in zip_longest(old, new, fillvalue=nothing):
             lead = [*look.margin.rest, *before, middle]
-            gutter = sum([len(one.text) for one in (*lead, text[0])])
+            gutter = sum([len(span.text) for span in (*lead, text[0])])
             yield TextRow([*lead, *text], look.palette.text, gutter, after)
 
 

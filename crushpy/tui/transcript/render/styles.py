@@ -98,7 +98,9 @@ class Palette:
     def has_colours(self) -> bool:
         """Whether the parts of the window differ in colour, not only in shades of grey (NO_COLOR)."""
         colours = [self._styles[part_class(part)].color for part in WINDOW_PARTS]
-        return any(one and one.name != "default" and len(set(one.get_truecolor())) > 1 for one in colours)
+        return any(
+            colour and colour.name != "default" and len(set(colour.get_truecolor())) > 1 for colour in colours
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Palette) and self._styles == other._styles
