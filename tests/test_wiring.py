@@ -11,9 +11,7 @@ import crushpy
 PACKAGE = Path(crushpy.__file__).parent
 MAX_FUNCTION_LINES = 50
 ALLOWED = {
-    "events.make_note": "the recorder needs the session, which emits events itself",
     "logger.propagate": "the logging module has no other way",
-    "self._agent.tools.denied_noninteractive": "a result of the run, not a service",
 }
 """Attributes of other objects that may be set, and why."""
 Found = tuple[Path, int, str]

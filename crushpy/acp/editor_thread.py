@@ -139,7 +139,7 @@ class EditorThread:
         self._outputs: dict[str, str] = {}
         self._compaction = ""
         """The boundary that is being made."""
-        self._branches = list(conversation.branches)
+        self._branches = list(conversation.session.branches)
         self._branch_call = ""
         """The call that opens the next branch."""
         conversation.subscribe(self._on_event)
@@ -150,7 +150,7 @@ class EditorThread:
         """Modes and options, as in the answers to session/new, load and resume."""
         modes = [{"id": mode, "name": MODE_NAMES[mode], "description": MODE_HELP[mode]} for mode in MODES]
         return {
-            "modes": {"currentModeId": self.conversation.mode, "availableModes": modes},
+            "modes": {"currentModeId": self.conversation.approvals.mode, "availableModes": modes},
             "configOptions": self.options(),
         }
 
@@ -162,7 +162,7 @@ class EditorThread:
         efforts = {effort: effort or "default" for effort in EFFORTS}
         return [
             _select("model", "Model", "model", info.model, {name: name for name in names}),
-            _select("mode", "Mode", "mode", self.conversation.mode, MODE_NAMES),
+            _select("mode", "Mode", "mode", self.conversation.approvals.mode, MODE_NAMES),
             _select("effort", "Effort", "thought_level", settings.effort, efforts),
             _select("compaction", "Compaction", "_compaction", info.compaction, METHODS),
         ]
@@ -175,18 +175,18 @@ class EditorThread:
             raise rpc.RpcError(rpc.INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
         match name:
             case "model":
-                await self.conversation.select_model(value)
+                await self.conversation.choices.select_model(value)
             case "mode":
                 await self.set_mode(value)
             case "effort":
-                self.conversation.select_effort(value)
+                self.conversation.choices.select_effort(value)
             case _:
-                await self.conversation.select_compaction(value)
+                await self.conversation.choices.select_compaction(value)
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODES:
             raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
-        await self.conversation.select_mode(mode)
+        await self.conversation.choices.select_mode(mode)
 
     def announce_commands(self) -> None:
         own = [
@@ -275,7 +275,7 @@ class EditorThread:
                         raise rpc.RpcError(
                             rpc.INVALID_PARAMS, "The data of the image is not base64."
                         ) from None
-                    images.append(await self.conversation.attachments.load_bytes(raw, "image"))
+                    images.append(await self.conversation.prompts.attachments.load_bytes(raw, "image"))
                 case "resource_link":
                     words.append(_mention(block.uri or ""))
                 case "resource" if block.resource is not None:
@@ -300,12 +300,13 @@ class EditorThread:
                     done = await talk.context.compact(argument)
                     text = "" if done else "There is nothing to compact."
                 case "branch":
-                    return argument if await talk.open_branch(argument, begin=False) else ""
+                    return argument if await talk.context.open_branch(argument, begin=False) else ""
                 case "return":
-                    text = "Returned." if await talk.return_to_parent(argument) else ""
+                    text = "Returned." if await talk.context.return_to_parent(argument) else ""
                 case "undo-compaction":
                     done = await talk.context.undo_compaction()
-                    self._branches = list(talk.branches)  # an undone return makes its branch the place
+                    # An undone return makes its branch the place.
+                    self._branches = list(talk.session.branches)
                     text = "The compaction was undone." if done else "There is no compaction to undo."
                 case "pin":
                     pin = talk.pins.add_file if argument.startswith("@") else talk.pins.add_text

@@ -104,7 +104,7 @@ async def open_conversation(
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
     for name in options.add_dir:
-        await conversation.add_folder(name)
+        await conversation.files.add_folder(name)
     if not options.read_only and any_unfinished(environment.paths.undo):
         await conversation.files.recover()
     if not options.read_only and environment.paths.worktrees.is_dir():
@@ -157,7 +157,7 @@ class _Opening(msgspec.Struct, frozen=True):
         models = models.for_tools(toolset.specs)
         gauge, phrases = new_gauge(models, self.loaded), rule_phrases(templates)
         session = LiveSession(self.store, self.loaded, events, gauge.exact_size, phrases=phrases)
-        events.make_note = Timeline(self.store, session).note
+        events.take_notes(Timeline(self.store, session).note)
         workspace, gained = workspaces.make_main(self.additions.files)
         undo_files = UndoFiles(paths.undo, workspace.cwd, environment.settings.undo)
         for folder in granted.folders:

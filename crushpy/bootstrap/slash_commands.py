@@ -123,7 +123,6 @@ class SlashCommands:
             session = self._agent.scope.session.info.id
             await services.audit.record(ObservedCall(session, "", call, accesses, decided), ruling)
             if ruling.refusal:
-                self._agent.tools.denied_noninteractive |= ruling.denied_noninteractive
                 return self._not_run(name, line, ruling.refusal)
             return (await tool.run(args, msgspec.structs.replace(context, needs=ruling.needs))).text
         except (ToolError, OSError) as error:

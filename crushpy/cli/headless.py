@@ -292,7 +292,7 @@ class _RunObserver:
         if self.no_value:
             return INVALID_VALUE_EXIT
         if status == "done":
-            return 3 if self._conversation.denied_noninteractive else 0
+            return 3 if self._conversation.approvals.denied_noninteractive else 0
         failure = self._conversation.failure
         if status == "error" and failure is not None:
             return failure.exit_code

@@ -154,6 +154,8 @@ class Approvals:
         self.interactive = options.interactive
         self.yolo = options.yolo
         self.mode: Mode = options.mode
+        self.denied_noninteractive = False
+        """A permission was needed, by any agent or command, and no user could be asked."""
         self._explained_no_sandbox = False
         self._warming: asyncio.Task[None] | None = None
         self.ending = BY_ESC
@@ -212,9 +214,9 @@ class Approvals:
         return self._rules.folders
 
     @property
-    def always(self) -> tuple[str, ...]:
-        """Rules that answers have stored since the settings were loaded."""
-        return self._rules.always
+    def allow_rules(self) -> tuple[str, ...]:
+        """Those of the settings, and those that answers have stored since."""
+        return (*self._user_settings.current.permissions.allow, *self._rules.always)
 
     async def add_folder(self, name: str) -> Path:
         """Makes a second folder part of the workspace, for this conversation. Raises UsageError."""
@@ -276,6 +278,7 @@ class Approvals:
             return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
             return _denied(decision)
+        self.denied_noninteractive = True
         text = _noninteractive_text(decision, self._reason(decision, accesses))
         return Ruling(decision, text, denied_noninteractive=True)
 

@@ -11,6 +11,7 @@ from crushpy.core.timeline_notes import TimelineNote
 
 Listener = Callable[[events.Event], None]
 NoteListener = Callable[[TimelineNote], None]
+NoteMaker = Callable[[events.Event], TimelineNote | None]
 PROGRESS_DELAY_S = 0.5
 """Work that takes less is not reported."""
 PROGRESS_INTERVAL_S = 0.1
@@ -21,11 +22,15 @@ class EventBus:
     things: everything that lasts is stored before they are called."""
 
     def __init__(self, *, opened: bool) -> None:
-        self.make_note: Callable[[events.Event], TimelineNote | None] = lambda _: None
+        self._make_note: NoteMaker = lambda _: None
         self._listeners: list[tuple[Listener, NoteListener]] = []
         self._opened = opened
         self._joined = False
         self._held_back: list[events.Notice] = []
+
+    def take_notes(self, make_note: NoteMaker) -> None:
+        """From now on `make_note` stores the note of an event, if it has one, before the listeners get it."""
+        self._make_note = make_note
 
     def subscribe(self, listener: Listener, on_note: NoteListener = lambda _: None) -> Callable[[], None]:
         """Calls `listener` with the notices held back so far and with every event from now on, and `on_note`
@@ -50,7 +55,7 @@ class EventBus:
         if isinstance(event, events.Notice) and not (self._joined and (now or self._opened)):
             self._held_back.append(event)
             return
-        note = self.make_note(event)
+        note = self._make_note(event)
         for listener, on_note in tuple(self._listeners):
             listener(event)
             if note is not None:

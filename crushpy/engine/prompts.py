@@ -31,6 +31,7 @@ from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
+MAX_EARLIER_PROMPTS = 200
 PLAN_ACCEPTED = "The plan is accepted. Carry it out."
 _COMMAND = re.compile(r"/(\w[\w:-]*)(?!\S)")
 
@@ -126,7 +127,7 @@ class Prompts:
         self.attachments = Attachments(scope)
         self._queue = QueuedPrompts(self.attachments)
         self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
-        self.hooks_started = False
+        self.hooks_started = self._closed = False
         self._returns = scope.interactive
         """A prompt that was not answered goes back to the user: it waits in the queue, and the front end may
         move it to its input. Elsewhere a prompt that was stored is part of the next request."""
@@ -135,6 +136,23 @@ class Prompts:
         """The conversation ends: no input is left that a prompt could go back to."""
         self._queue.clear()
         self._returns = False
+        self._closed = True
+
+    def expect(self) -> None:
+        """The user is typing: prepares the model connection."""
+        if not self._closed:
+            self._runtime.scope.models.warm_up(self._session.info.model)
+
+    async def earlier(self) -> list[str]:
+        """Earlier prompts in this folder, the latest last. Empty if storage cannot be read."""
+        if self._closed:
+            return []
+        try:
+            messages = self._runtime.scope.services.store.messages
+            return await messages.list_prompts(self._session.info.cwd, MAX_EARLIER_PROMPTS)
+        except StorageError as error:  # the next write reports it
+            log.info("no earlier prompts: %s", error.message)
+            return []
 
     @property
     def queue(self) -> tuple[Message, ...]:

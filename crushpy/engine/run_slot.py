@@ -40,20 +40,23 @@ class RunSlot:
         asyncio.get_running_loop().call_soon(self.running.cancel)
         return True
 
+    def report(self, text: str, level: str = "info") -> None:
+        self._emit.emit_now(Notice(text, level))
+
     async def run_exclusively(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Runs work that must not overlap a turn; a failure becomes a notice."""
         if self.busy:
             work.close()
-            self._emit.emit_now(Notice("Not while the agent is working. Interrupt it first.", "warning"))
+            self.report("Not while the agent is working. Interrupt it first.", "warning")
             return None
         try:
             return await asyncio.shield(self.start(work))
         except (Postponed, CrushpyError) as error:
-            self._emit.emit_now(Notice(f"{error}", "warning"))
+            self.report(f"{error}", "warning")
         except Declined:
-            self._emit.emit_now(Notice("Declined: nothing has changed."))
+            self.report("Declined: nothing has changed.")
         except asyncio.CancelledError:
-            self._emit.emit_now(Notice("Interrupted: nothing has changed."))
+            self.report("Interrupted: nothing has changed.")
         finally:
             self.finish()
         return None

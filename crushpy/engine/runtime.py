@@ -1,8 +1,8 @@
 """The services of one open conversation, built by `crushpy.bootstrap`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -17,8 +17,36 @@ from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_trail import RunSummary
 from crushpy.engine.turn.limits import Limits
+from crushpy.tools.mcp import KnownServer
 
 AskUser = Callable[[str, Json], Awaitable[Json]]
+
+
+class McpServer(Protocol):
+    """An MCP server, as front ends show it."""
+
+    error: str
+    problems: list[str]
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def command_line(self) -> str: ...
+
+    @property
+    def known(self) -> KnownServer | None:
+        """What it offers, once that is known."""
+        ...
+
+
+class McpConnections(Protocol):
+    @property
+    def servers(self) -> Mapping[str, McpServer]: ...
+
+    def restart(self, name: str) -> None:
+        """Ends a server if it runs, and starts it. Raises ConsentNeeded."""
+        ...
 
 
 class McpAccess(Protocol):
@@ -36,7 +64,7 @@ class McpAccess(Protocol):
         """A front end can show the questions of servers: `ask` gets the server's name and the question."""
         ...
 
-    def hub(self) -> Any:
+    def hub(self) -> McpConnections:
         """The servers themselves."""
         ...
 
@@ -49,12 +77,34 @@ class CommandPrompt(Data, frozen=True):
     """For this turn; empty for the conversation's."""
 
 
+ExtensionKind = Literal["skills", "commands", "agents"]
+
+
+class ExtensionFile(Protocol):
+    """A file of an extension, and what became of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def file(self) -> Path: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+
 class CommandAccess(Protocol):
     """The commands in files, and the prompts of MCP servers."""
 
     def listed(self) -> Sequence[AppCommand]: ...
 
-    def find(self, kind: Any) -> Sequence[Any]:
+    def find(self, kind: ExtensionKind) -> Sequence[ExtensionFile]:
         """Every file of skills, commands or agents, with its status."""
         ...
 

@@ -96,15 +96,14 @@ class TitleFinder:
             await asyncio.wait([self._task])
 
 
-async def answer_aside(
-    models: Models, templates: Templates, model: str, history: Sequence[Message], question: str
-) -> SideAnswer:
+async def answer_aside(scope: AgentScope, history: Sequence[Message], question: str) -> SideAnswer:
     """The answer to a side question about a conversation. Raises ModelError."""
     text = "\n\n".join(
         seed_text(message.seed) if message.seed else message_text(message) for message in history
     )
-    asked = (templates.render("aside"), "transcript", text, ASIDE_TOKENS, f"\n\n{question}")
-    return SideAnswer(question, *await ask_once(models, model, *asked))
+    system, model = scope.services.templates.render("aside"), scope.session.info.model
+    asked = (system, "transcript", text, ASIDE_TOKENS, f"\n\n{question}")
+    return SideAnswer(question, *await ask_once(scope.models, model, *asked))
 
 
 async def probe_model(model: str, settings: Settings) -> str:

@@ -362,8 +362,8 @@ class _Observer:
 
 async def _load(conversation: Conversation, image: Picture) -> Image:
     if isinstance(image, bytes):
-        return await conversation.attachments.load_bytes(image, "image")
-    [found] = await conversation.attachments.load([str(image)])
+        return await conversation.prompts.attachments.load_bytes(image, "image")
+    [found] = await conversation.prompts.attachments.load([str(image)])
     return found
 
 

@@ -21,6 +21,7 @@ from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
+    from crushpy.tools.shell.command_output import Output
     from crushpy.tools.shell.jobs import Jobs
 
 
@@ -114,11 +115,25 @@ class LspArgs(Args, frozen=True):
     query: str = ""
 
 
+class LspServer(Protocol):
+    """A language server, as front ends show it."""
+
+    name: str
+    log: "Output"
+
+    @property
+    def state(self) -> str: ...
+
+    async def restart(self) -> None:
+        """Raises ToolError or ConnectionError."""
+        ...
+
+
 class LspService(Protocol):
     """The language servers of a workspace; nothing is started until one is needed."""
 
     @property
-    def servers(self) -> Sequence[object]: ...
+    def servers(self) -> Sequence[LspServer]: ...
 
     async def ask(self, args: LspArgs, context: "CallContext") -> Outcome: ...
 

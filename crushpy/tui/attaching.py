@@ -66,7 +66,7 @@ class Attaching:
             self._chat.prompt.paste_text(text)
             return
         try:
-            images = await conversation.attachments.load(paths)
+            images = await conversation.prompts.attachments.load(paths)
         except CrushpyError:
             self._chat.prompt.paste_text(text)  # the agent may still have a use for it
             raise
@@ -80,10 +80,10 @@ class Attaching:
         if raw is None or conversation is None:
             self._chat.prompt.paste_own_clipboard()
             return
-        await self._show((await conversation.attachments.load_bytes(raw, PASTED_NAME),))
+        await self._show((await conversation.prompts.attachments.load_bytes(raw, PASTED_NAME),))
 
     async def _show(self, images: "tuple[Image, ...]") -> None:
         conversation = await self._chat.opened_conversation()
         for image in images:
-            tokens = conversation.attachments.tokens(image) if conversation is not None else 0
+            tokens = conversation.prompts.attachments.tokens(image) if conversation is not None else 0
             self._chat.attachments.add(image, tokens)

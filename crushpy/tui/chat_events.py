@@ -88,9 +88,9 @@ class ChatEvents:
                 QueuedPrompt(
                     prompt.id,
                     prompt.text + "".join(f" [{image.name}]" for image in prompt.images),
-                    conversation.is_next(prompt.id),
+                    conversation.prompts.is_next(prompt.id),
                 )
-                for prompt in conversation.queue
+                for prompt in conversation.prompts.queue
             ]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self._chat.queue.has_focus:
@@ -120,7 +120,7 @@ class ChatEvents:
             self.drop_plan()
             if chat.conversation is not None and answer.kind == "once":
                 mode = "ask" if answer.key == WITH_QUESTIONS else "edits"
-                chat.run_worker(chat.conversation.accept_plan(mode))
+                chat.run_worker(chat.conversation.prompts.accept_plan(mode))
 
         self.drop_plan()  # the card of the previous plan may still be there
         palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)

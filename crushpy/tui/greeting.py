@@ -86,8 +86,8 @@ class Greeter:
         """Opens storage, so it runs in the background: a prompt sent at once goes first."""
         await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
         last = await describe_last(conversation)
-        why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)
-        sandbox = f"none, commands ask: {why_not}" if why_not else conversation.guard.sandbox
+        why_not = await asyncio.to_thread(lambda: conversation.approvals.guard.why_not)
+        sandbox = f"none, commands ask: {why_not}" if why_not else conversation.approvals.guard.sandbox
         if self._greeting is not None:
             known = {"sandbox": sandbox or "none: commands run with your privileges", "last here": last}
             self._greeting = msgspec.structs.replace(self._greeting, rows=self._greeting.rows | known)
@@ -121,7 +121,7 @@ class Greeter:
             return False
         self._view.remove_item(key)
         try:
-            conversation.save_choice("welcome", "hide")
+            conversation.user_settings.save_choice("welcome", "hide")
         except CrushpyError as error:
             self._view.add(NoticeItem(f"The notice will be shown again: {error}", "warning"))
         return True
@@ -151,13 +151,13 @@ async def describe_last(conversation: "Conversation") -> str:
     from crushpy.engine.session.export import age
 
     try:
-        rows = await conversation.latest_here()
+        last = None if conversation.closed else await conversation.sessions.latest(conversation.info.cwd)
     except CrushpyError:
         return ""
-    if not rows:
+    if last is None:
         return ""
-    ago = age(time.time() - rows[0].updated_at)
-    return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'} · F2 resumes it"
+    ago = age(time.time() - last.updated_at)
+    return f"“{last.title[:60]}”, {ago if ago == 'now' else f'{ago} ago'} · F2 resumes it"
 
 
 def card(greeting: Greeting, size: Size, *, coloured: bool = True) -> GreetingItem:

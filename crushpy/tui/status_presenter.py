@@ -52,14 +52,14 @@ class StatusPresenter:
         info = conversation.info
         if not conversation.busy:
             self.set(asks=False)
-        self._chip.mode = conversation.mode
+        self._chip.mode = conversation.approvals.mode
         self.set(
             model=info.model,
             method=info.compaction,
             generation=info.generation,
-            depth=len(conversation.branches),
+            depth=len(conversation.session.branches),
             cost=conversation.usage.cost,
-            jobs=len(conversation.running_jobs),
+            jobs=len(conversation.workspace.jobs.running()),
             reading=_reading(conversation),
             forecast=turns_left_hint(conversation.context.forecast(costs=False)),
         )
@@ -70,7 +70,8 @@ class StatusPresenter:
         """Runs the user's command for the status bar, unless it would be told what it was told last."""
         info, reading = conversation.info, self._bar.state.reading
         context, cost = {"used": reading.used, "window": reading.window}, conversation.usage.cost
-        state = {"session_id": info.id, "cwd": info.cwd, "model": info.model, "mode": conversation.mode}
+        mode = conversation.approvals.mode
+        state = {"session_id": info.id, "cwd": info.cwd, "model": info.model, "mode": mode}
         told = msgspec.json.encode({**state, "context": context, "cost": cost})
         if told != self._told and self._bar.is_running:
             self._told = told
@@ -103,7 +104,8 @@ class StatusPresenter:
         self.set(folder=home_relative(cwd), branch=git_branch(cwd))
 
         async def check_sandbox() -> None:
-            why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)  # may start a process
+            # This may start a process.
+            why_not = await asyncio.to_thread(lambda: conversation.approvals.guard.why_not)
             if self._conversation is conversation:
                 self.set(unconfined=bool(why_not))
 

@@ -35,11 +35,11 @@ async def work(home: Path, flags: dict[str, object], fatal: int) -> Conversation
             ended.set()
 
     conversation.subscribe(hear)
-    await conversation.open_branch("my own question")
+    await conversation.context.open_branch("my own question")
     await asyncio.wait_for(ended.wait(), 60)
     while conversation.busy:
         await asyncio.sleep(0)
-    assert await conversation.return_to_parent("my own answer")
+    assert await conversation.context.return_to_parent("my own answer")
     assert await conversation.context.undo_compaction()
     return conversation
 

@@ -361,7 +361,7 @@ async def test_a_switch_of_method_in_the_middle_of_a_turn_holds_for_the_next_req
     talk = await talks()
     turn = asyncio.create_task(talk.ask("go"))
     await talk.until_event(TextDelta)
-    await talk.conversation.select_compaction("llm")
+    await talk.conversation.choices.select_compaction("llm")
     llm.release()
     assert await turn == "done"
     assert "context_status" not in texts(llm.requests[0])
@@ -832,9 +832,9 @@ async def test_undo_keeps_the_mode_chosen_since(
     llm.script("summary")
     await talk.conversation.context.compact()
     if chosen:
-        await talk.conversation.select_mode(chosen)
+        await talk.conversation.choices.select_mode(chosen)
     await talk.conversation.context.undo_compaction()
-    assert (talk.conversation.info.mode, talk.conversation.mode) == (chosen, chosen or "ask")
+    assert (talk.conversation.info.mode, talk.conversation.approvals.mode) == (chosen, chosen or "ask")
 
 
 async def test_auto_waits_for_the_fallback_threshold_after_an_undo(talks: Talks, llm: ScriptedLLM) -> None:

@@ -60,13 +60,13 @@ async def test_killed_at_any_step_a_branch_is_continued_where_it_was(
     for number in sorted({*first.values(), *last, len(copies) // 2}):
         monkeypatch.setenv("CRUSHPY_HOME", str(copies[number]))
         talk = await talks(flags=flags, resume_latest=True, yolo=True)
-        mine = bool(talk.conversation.branches) and not talk.conversation.branches[-1].call_id
-        assert len(talk.conversation.branches) == depths[number]
+        mine = bool(talk.conversation.session.branches) and not talk.conversation.session.branches[-1].call_id
+        assert len(talk.conversation.session.branches) == depths[number]
         assert await talk.ask("Finish") == "done"
-        assert mine or not talk.conversation.branches
+        assert mine or not talk.conversation.session.branches
         if mine:
-            assert await talk.conversation.return_to_parent()
-        assert not talk.conversation.branches
+            assert await talk.conversation.context.return_to_parent()
+        assert not talk.conversation.session.branches
         await talk.close()
         request = claude.answered[-1]
         assert thoughts(request) and mismatches(request) == []

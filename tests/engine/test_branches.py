@@ -444,7 +444,7 @@ async def test_a_fork_inside_a_branch_returns_to_a_copy_of_the_parent(talks: Tal
     await talk.close()
     llm.script(Reply(calls=[back("two")]), Reply("From the fork."))
     talk = await talks(flags=LLM, yolo=True, session=opened.session_id, fork=True)
-    assert [open_branch.session_id for open_branch in talk.conversation.branches] == [opened.session_id]
+    assert [branch.session_id for branch in talk.conversation.session.branches] == [opened.session_id]
     assert await talk.ask("once more") == "done"
     assert_paired(llm.requests)
     info = talk.conversation.info
@@ -466,12 +466,12 @@ async def test_the_user_branches_and_returns_in_both_methods(
     llm.script(Reply("Hello."), Reply("The answer is 42."), Reply("As I said."), Reply("Back."))
     talk = await talks(flags=flags, yolo=True)
     await talk.ask("hi")
-    await talk.conversation.open_branch("what is the answer?")
+    await talk.conversation.context.open_branch("what is the answer?")
     await idle(talk)
-    assert [open_branch.goal for open_branch in talk.conversation.branches] == ["what is the answer?"]
+    assert [open_branch.goal for open_branch in talk.conversation.session.branches] == ["what is the answer?"]
     assert await talk.ask("sure?") == "done"  # it stays open until the user returns
-    assert await talk.conversation.return_to_parent()
-    assert not talk.conversation.branches and talk.conversation.info.kind == "root"
+    assert await talk.conversation.context.return_to_parent()
+    assert not talk.conversation.session.branches and talk.conversation.info.kind == "root"
     assert await talk.ask("go on") == "done"
     sent = json.dumps(llm.requests[-1].body["messages"], ensure_ascii=False)
     assert "As I said." in sent and "The answer is 42." not in sent and "sure?" not in sent
@@ -481,9 +481,9 @@ async def test_the_user_returns_with_a_text_of_their_own(talks: Talks, llm: Scri
     llm.script(Reply("Hello."), Reply("Long story."), Reply("Back."))
     talk = await talks(yolo=True)
     await talk.ask("hi")
-    await talk.conversation.open_branch("tell me")
+    await talk.conversation.context.open_branch("tell me")
     await idle(talk)
-    assert await talk.conversation.return_to_parent("it is settled")
+    assert await talk.conversation.context.return_to_parent("it is settled")
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])
     assert "it is settled" in sent and "Long story." not in sent
@@ -494,14 +494,14 @@ async def test_a_return_while_a_turn_runs_or_outside_a_branch_changes_nothing(
 ) -> None:
     llm.script(Stall(Reply("Hello."), after=0))
     talk = await talks(yolo=True)
-    await talk.conversation.open_branch("too early")
+    await talk.conversation.context.open_branch("too early")
     talk.conversation.submit("hi")
     await llm.wait_requests(1)
-    assert not await talk.conversation.return_to_parent()
-    await talk.conversation.open_branch("not now")
+    assert not await talk.conversation.context.return_to_parent()
+    await talk.conversation.context.open_branch("not now")
     llm.release()
     await idle(talk)
-    assert not await talk.conversation.return_to_parent()
+    assert not await talk.conversation.context.return_to_parent()
     told = [event.text for event in talk.of(Notice)]
     assert "nothing to branch from" in told[0] and "not a branch" in told[-1]
     assert sum("while the agent is working" in text for text in told) == 2
@@ -512,9 +512,9 @@ async def test_the_agent_may_return_from_the_users_branch(talks: Talks, llm: Scr
     llm.script(Reply("Hello."), Reply(calls=[back("seen")]))
     talk = await talks(flags=LLM, yolo=True)
     await talk.ask("hi")
-    await talk.conversation.open_branch("look")
+    await talk.conversation.context.open_branch("look")
     await idle(talk)
-    assert not talk.conversation.branches and len(llm.requests) == 2
+    assert not talk.conversation.session.branches and len(llm.requests) == 2
 
 
 async def test_a_side_question_works_during_a_turn_and_enters_nothing(
@@ -530,7 +530,7 @@ async def test_a_side_question_works_during_a_turn_and_enters_nothing(
     await talk.ask("hi")
     talk.conversation.submit("work")
     await llm.wait_requests(2)
-    await talk.conversation.ask_aside("btw, a zebra crossing?")
+    await talk.conversation.context.ask_aside("btw, a zebra crossing?")
     assert talk.conversation.busy
     (said,) = talk.of(SideAnswer)
     assert (said.question, said.text) == ("btw, a zebra crossing?", "Because of the tests.")
@@ -540,7 +540,7 @@ async def test_a_side_question_works_during_a_turn_and_enters_nothing(
     await talk.until_event(TurnEnded, 2)
     assert "zebra crossing" not in json.dumps([str(message) for message in talk.conversation.history])
     assert talk.conversation.usage.total >= 912
-    assert [note.kind for note in talk.conversation.timeline_notes].count("aside") == 1
+    assert [note.kind for note in talk.conversation.session.notes].count("aside") == 1
     await talk.close()
     assert "zebra crossing" not in str(rows(home, "SELECT parts FROM message"))
 
@@ -549,5 +549,5 @@ async def test_a_side_question_that_fails_is_a_notice(talks: Talks, llm: Scripte
     llm.script(Reply("Hello."), Fail(401))
     talk = await talks(yolo=True)
     await talk.ask("hi")
-    await talk.conversation.ask_aside("why?")
+    await talk.conversation.context.ask_aside("why?")
     assert "side question" in talk.of(Notice)[-1].text and not talk.conversation.busy

@@ -278,7 +278,7 @@ async def test_hanging_preparation_delays_no_turn(talks: Talks, llm: ScriptedLLM
     llm.always(model(NEARLY, NEARLY))
     assert await talk.ask("Go on") == "done"
     assert states(talk) == ["preparing"]
-    await talk.conversation.select_model(other)
+    await talk.conversation.choices.select_model(other)
     await llm.wait_closed()
     assert states(talk) == ["preparing", "discarded"]
 
@@ -328,7 +328,7 @@ async def test_model_switch_discards_the_preparation(talks: Talks, llm: Scripted
     other = "openai/other-model"
     talk = await with_one(talks, llm, flags={f'models."{other}".context_window': 10_000})
     await until_ready(talk)
-    await talk.conversation.select_model(other)
+    await talk.conversation.choices.select_model(other)
     assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     await talk.ask("Go on")
@@ -345,7 +345,7 @@ async def test_a_model_switched_while_it_is_taken_over_does_not_end_the_turn(
     llm.always(model(FULL, 900))
     turn = asyncio.create_task(talk.ask("Go on"))
     await talk.until_event(Compacting)
-    await talk.conversation.select_model(other)
+    await talk.conversation.choices.select_model(other)
     assert await turn == "done"
     (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and len(summaries(llm)) == 2

@@ -143,7 +143,7 @@ async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thi
     claude = BindingClaude(llm, steps_of_a_turn)
     talk = await open_talk(talks, llm, compaction__method="auto")
     for method in ("auto", "llm", "llm", "auto", "llm"):
-        assert await talk.conversation.select_compaction(method) == ""
+        assert await talk.conversation.choices.select_compaction(method) == ""
         await talk.ask(f"now {method}")
     assert_thinking_survives(claude)
     assert {str(body["tools"]) for body in claude.answered} == {str(claude.answered[0]["tools"])}
@@ -203,9 +203,9 @@ async def test_a_server_that_no_longer_accepts_such_messages_gets_none(
 async def test_older_models_keep_the_status_inside_the_last_message(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: steps_of_a_turn(None, body))  # pyright: ignore[reportArgumentType]
     talk = await open_talk(talks, llm, model="lab/claude-opus-5", compaction__method="llm")
-    assert await talk.conversation.select_compaction("llm") == ""
+    assert await talk.conversation.choices.select_compaction("llm") == ""
     await talk.ask("one")
-    assert await talk.conversation.select_compaction("auto") == TOOLS_CHANGE
+    assert await talk.conversation.choices.select_compaction("auto") == TOOLS_CHANGE
     assert all(message["role"] != "system" for sent in llm.requests for message in sent.messages)
     assert "context_status" in str(llm.requests[-1].messages[-1])
 
@@ -274,12 +274,15 @@ async def test_the_tools_of_llm_come_and_go_together_inside_a_branch(
     talk = await open_talk(talks, llm, compaction__method=first)
     await talk.ask("one")
     for number, method in enumerate(["auto", "llm", "auto", "llm"]):
-        await talk.conversation.select_compaction(method)
-        await talk.conversation.open_branch(f"look {number}") if number == 1 else await talk.ask("more")
+        await talk.conversation.choices.select_compaction(method)
+        if number == 1:
+            await talk.conversation.context.open_branch(f"look {number}")
+        else:
+            await talk.ask("more")
         while talk.conversation.busy:
             await asyncio.sleep(0)
         if number == 2:
-            assert await talk.conversation.return_to_parent("seen")
+            assert await talk.conversation.context.return_to_parent("seen")
     assert claude.refusals == [] and all(mismatches(body) == [] for body in claude.answered)
     changes = [
         block["tool"].get("name") or block["tool"]["definition"]["name"]

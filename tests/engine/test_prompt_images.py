@@ -33,7 +33,7 @@ async def test_a_picture_in_the_tail_is_carried_over_a_boundary_and_the_summaris
     (workspace / "b.png").write_bytes(picture(32, 32))
     llm.always(talker)
     talk = await talks(flags={"compaction.keep_recent_tokens": 300})
-    images = await talk.conversation.attachments.load(["a.png", "b.png"])
+    images = await talk.conversation.prompts.attachments.load(["a.png", "b.png"])
     await talk.conversation.ask("old " * 400, images[:1])
     await talk.ask("between")
     await talk.conversation.ask("new", images[1:])
@@ -69,12 +69,12 @@ async def test_a_picture_counts_what_its_vendor_charges(
     (workspace / "a.png").write_bytes(picture(1_024, 768))
     llm.always(Reply("Fine."))
     talk = await talks(flags={"model": model})
-    images = await talk.conversation.attachments.load(["a.png"])
+    images = await talk.conversation.prompts.attachments.load(["a.png"])
     await talk.conversation.context.count_exactly()
     await talk.ask("look")
     await talk.conversation.ask("look", images)
     plain, shown = (message.tokens for message in talk.conversation.history if message.role == "user")
-    assert shown - plain == tokens == talk.conversation.attachments.tokens(images[0])
+    assert shown - plain == tokens == talk.conversation.prompts.attachments.tokens(images[0])
 
 
 async def test_images_of_a_queued_prompt_are_read_when_it_is_queued(
@@ -85,7 +85,7 @@ async def test_images_of_a_queued_prompt_are_read_when_it_is_queued(
     talk = await talks()
     talk.conversation.submit("first")
     await talk.until_event(PromptCommitted)
-    image = await talk.conversation.attachments.load(["a.png"])
+    image = await talk.conversation.prompts.attachments.load(["a.png"])
     talk.conversation.submit("look at @a.png", image)
     assert (await talk.until_event(PromptQueued)).images == (image[0].info,)
     llm.release()
@@ -118,7 +118,7 @@ async def test_several_pictures_that_take_their_time_are_counted_and_a_failure_e
     for names in (["a.png", "b.png"], ["a.png", "gone.png"]):
         before = len(talk.of(Progress))
         try:
-            await talk.conversation.attachments.load(names)
+            await talk.conversation.prompts.attachments.load(names)
         except UsageError as error:
             assert "gone.png" in error.message
         told = talk.of(Progress)[before:]

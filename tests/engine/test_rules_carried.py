@@ -108,7 +108,7 @@ async def test_a_rule_added_in_plan_mode_does_not_repeat_the_note_about_it(
 ) -> None:
     llm.always("A plan.")
     talk = await talks()
-    await talk.conversation.select_mode("plan")
+    await talk.conversation.choices.select_mode("plan")
     await talk.ask("Plan it")
     await talk.conversation.rules.add(RULE)
     await talk.ask("And now?")

@@ -72,7 +72,7 @@ async def test_steering_prompt_is_sent_after_all_results_of_the_batch(
         ("first", False),
         ("and mind the gap", True),
     ]
-    assert len(talk.of(TurnEnded)) == 1 and not talk.conversation.queue
+    assert len(talk.of(TurnEnded)) == 1 and not talk.conversation.prompts.queue
     stored = [message.text for message in talk.conversation.history if message.role == "user"]
     assert stored == ["first", "and mind the gap"]
 
@@ -85,11 +85,11 @@ async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says
     for text in ("later", "now", "no, later"):
         talk.conversation.submit(text)
     ids = [event.id for event in talk.of(PromptQueued)]
-    assert talk.conversation.send_next(ids[1]) is True
-    assert talk.conversation.send_next(ids[2]) is True
-    assert talk.conversation.send_next(ids[2]) is False
-    assert talk.conversation.unqueue(ids[2]) == "no, later"
-    assert talk.conversation.send_next(ids[2]) is None
+    assert talk.conversation.prompts.send_next(ids[1]) is True
+    assert talk.conversation.prompts.send_next(ids[2]) is True
+    assert talk.conversation.prompts.send_next(ids[2]) is False
+    assert talk.conversation.prompts.unqueue(ids[2]) == "no, later"
+    assert talk.conversation.prompts.send_next(ids[2]) is None
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded, 2)
     assert [(prompt.text, prompt.steers) for prompt in talk.of(PromptCommitted)] == [
@@ -106,11 +106,11 @@ async def test_steering_prompt_can_be_taken_back_until_it_is_sent(
     talk = await running(talks, llm)
     talk.conversation.submit("never")
     (queued,) = talk.of(PromptQueued)
-    talk.conversation.send_next(queued.id)
-    assert talk.conversation.unqueue(queued.id) == "never"
+    talk.conversation.prompts.send_next(queued.id)
+    assert talk.conversation.prompts.unqueue(queued.id) == "never"
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded)
-    assert "never" not in str(last_sent(llm)) and talk.conversation.unqueue(queued.id) is None
+    assert "never" not in str(last_sent(llm)) and talk.conversation.prompts.unqueue(queued.id) is None
 
 
 async def test_a_turn_that_ends_before_its_next_step_sends_it_as_the_next_prompt(
@@ -122,7 +122,7 @@ async def test_a_turn_that_ends_before_its_next_step_sends_it_as_the_next_prompt
     await talk.until_event(PromptCommitted)
     talk.conversation.submit("later")
     talk.conversation.submit("soon")
-    talk.conversation.send_next(talk.of(PromptQueued)[1].id)
+    talk.conversation.prompts.send_next(talk.of(PromptQueued)[1].id)
     llm.release()
     await talk.until_event(TurnEnded, 3)
     assert [(prompt.text, prompt.steers) for prompt in talk.of(PromptCommitted)] == [
@@ -139,7 +139,7 @@ async def test_a_sub_agent_never_gets_it(talks: Talks, llm: ScriptedLLM, gate: P
     talk.conversation.submit("first")
     await talk.until_event(TaskProgress)
     talk.conversation.submit("for the main agent")
-    talk.conversation.send_next(talk.of(PromptQueued)[0].id)
+    talk.conversation.prompts.send_next(talk.of(PromptQueued)[0].id)
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded)
     inside, outside = [request.body["messages"] for request in llm.requests[2:4]]
@@ -153,11 +153,11 @@ async def test_steering_prompt_waits_in_the_queue_after_an_interrupt(
     llm.script(waits(), "Done so.")
     talk = await running(talks, llm)
     talk.conversation.submit("soon")
-    talk.conversation.send_next(talk.of(PromptQueued)[0].id)
+    talk.conversation.prompts.send_next(talk.of(PromptQueued)[0].id)
     talk.conversation.interrupt()
     await talk.until_event(TurnEnded)
-    assert [prompt.text for prompt in talk.conversation.queue] == ["soon"]
-    assert talk.conversation.send_queued()
+    assert [prompt.text for prompt in talk.conversation.prompts.queue] == ["soon"]
+    assert talk.conversation.prompts.send_queued()
     await talk.until_event(TurnEnded, 2)
     assert last_sent(llm)[-1] == ("user", "soon")
 
@@ -173,7 +173,7 @@ async def test_queued_prompt_keeps_its_mode_and_its_model(
     talk.conversation.submit("as usual", after_turn=True)
     planned, thought, usual = talk.of(PromptQueued)
     assert not (planned.next_step or thought.next_step or usual.next_step)
-    assert talk.conversation.send_next(planned.id) is False  # the running turn has another mode
+    assert talk.conversation.prompts.send_next(planned.id) is False  # the running turn has another mode
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded, 4)
     models = [request.body["model"] for request in llm.requests]

@@ -168,7 +168,7 @@ async def test_a_permission_nobody_could_give_a_task_is_told(talks: Talks, llm: 
     llm.script(Reply(calls=[task()]), bash("touch made"), "I may not.", "So be it.")
     talk = await talks()
     await talk.ask("go")
-    assert talk.conversation.denied_noninteractive
+    assert talk.conversation.approvals.denied_noninteractive
 
 
 async def test_new_session_in_a_task_is_an_error_and_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None:

@@ -331,7 +331,7 @@ async def test_unanswered_prompt_is_part_of_the_next_request_where_it_cannot_go_
     await llm.wait_requests()
     talk.conversation.interrupt()
     await talk.until_event(TurnEnded)
-    assert talk.conversation.queue == () and talk.of(PromptQueued) == []
+    assert talk.conversation.prompts.queue == () and talk.of(PromptQueued) == []
     assert await talk.ask("second") == "done"
     assert llm.requests[-1].body["messages"][-1]["content"] == "first\n\nsecond"
 
@@ -344,7 +344,7 @@ async def test_unanswered_prompt_is_withdrawn_and_queued_in_the_app(talks: Talks
     talk.conversation.interrupt()
     queued = await talk.until_event(PromptQueued)
     assert queued.text == "first" and not talk.conversation.busy
-    assert talk.conversation.send_queued()
+    assert talk.conversation.prompts.send_queued()
     await talk.until_event(TurnEnded, 2)
     assert llm.requests[1].body["messages"][-1]["content"] == "first"
     assert talk.of(PromptCommitted)[1].message_id == queued.id
@@ -371,7 +371,7 @@ async def test_prompt_stays_when_thoughts_of_its_reply_have_come(talks: Talks, l
     talk.conversation.interrupt()
     await talk.until_event(TurnEnded)
     await talk.until(lambda: not talk.conversation.busy)
-    assert talk.conversation.queue == ()
+    assert talk.conversation.prompts.queue == ()
     assert await talk.ask("second") == "done"
     assert "first" in json.dumps(llm.requests[1].body["messages"])
 
@@ -430,7 +430,7 @@ async def test_prompts_typed_meanwhile_wait_and_go_out_in_order(talks: Talks, ll
     talk.conversation.submit("second")
     talk.conversation.submit("third")
     talk.conversation.submit("never")
-    assert talk.conversation.unqueue(talk.of(PromptQueued)[2].id) == "never"
+    assert talk.conversation.prompts.unqueue(talk.of(PromptQueued)[2].id) == "never"
     llm.release()
     await talk.until_event(TurnEnded, 3)
     assert [event.text for event in talk.of(PromptCommitted)] == ["first", "second", "third"]
@@ -445,8 +445,8 @@ async def test_queue_waits_after_an_interrupt(talks: Talks, llm: ScriptedLLM) ->
     talk.conversation.interrupt()
     await talk.until_event(TurnEnded)
     assert not talk.conversation.busy
-    assert [prompt.text for prompt in talk.conversation.queue] == ["second"]
-    assert talk.conversation.send_queued()
+    assert [prompt.text for prompt in talk.conversation.prompts.queue] == ["second"]
+    assert talk.conversation.prompts.send_queued()
     await talk.until_event(TurnEnded, 2)
     assert talk.of(TurnEnded)[1].status == "done"
 
@@ -517,10 +517,10 @@ async def test_the_prefix_of_every_request_is_byte_identical(
 async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: ScriptedLLM, home: Path) -> None:
     others = set(threading.enumerate())
     talk = await talks()
-    talk.conversation.warm_up()
+    talk.conversation.approvals.warm_up()
     await talk.close()
     (home / "crushpy.db").unlink()
-    talk.conversation.warm_up()
+    talk.conversation.approvals.warm_up()
     for thread in set(threading.enumerate()) - others:
         if thread.name.startswith("storage"):
             thread.join()
@@ -530,10 +530,10 @@ async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: Scripte
 async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await talks()
     with pytest.raises(BadRequest) as refused:
-        await talk.conversation.select_model("nope/nothing")
+        await talk.conversation.choices.select_model("nope/nothing")
     assert "nope/nothing" in str(refused.value) and "crushpy models" in str(refused.value)
     assert talk.conversation.info.model == "openai/test-model"
-    await talk.conversation.select_model("openai/another-of-mine")
+    await talk.conversation.choices.select_model("openai/another-of-mine")
     assert talk.conversation.info.model == "openai/another-of-mine"
 
 

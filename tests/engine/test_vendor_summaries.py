@@ -120,7 +120,7 @@ async def test_vendor_summary_is_sent_as_text_to_another_model(talks: Talks, llm
     for number in range(4):
         await talk.ask(f"step {number}")
     await talk.conversation.context.compact()
-    await talk.conversation.select_model("lab/claude-sonnet-5-5")
+    await talk.conversation.choices.select_model("lab/claude-sonnet-5-5")
     await talk.ask("go on")
     assert claude.refusals == [] and kinds(claude.answered[-1])[0] == "text"
     assert claude.summary in json.dumps(claude.answered[-1]["messages"][0])

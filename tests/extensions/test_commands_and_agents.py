@@ -121,7 +121,7 @@ async def test_a_command_that_hangs_is_interrupted(
     add_command(home, "wait", "A !`touch began; sleep 300`")
     add_trusted(Paths(), workspace)
     talk = await talks(interactive=True, yolo=True)
-    expansion = asyncio.create_task(talk.conversation.expand_command("/wait"))
+    expansion = asyncio.create_task(talk.conversation.prompts.expand_command("/wait"))
     await asyncio.to_thread(until, (workspace / "began").exists, "the command runs")
     assert talk.conversation.interrupt()
     with pytest.raises(UsageError, match="was interrupted"):

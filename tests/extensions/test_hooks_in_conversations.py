@@ -55,7 +55,7 @@ async def test_a_question_is_notified_and_a_hook_may_ask_it(
     configure(home / "hooks.json", {"Notification": ("permission_prompt", f"cat > {told}")})
     llm.script(Reply(calls=[WRITE]), "Done.")
     talk = await talks(interactive=True)
-    hooks = talk.conversation.hooks
+    hooks = talk.conversation.approvals.hooks
     assert hooks.describe().endswith("- none yet")
     turn = asyncio.create_task(talk.ask("do it"))
     question = await talk.until_event(ApprovalNeeded)
@@ -114,7 +114,7 @@ async def test_esc_while_a_hook_runs_keeps_the_prompt(
     talk.conversation.interrupt()
     ended = await talk.until_event(TurnEnded)
     assert ended.status == "interrupted"
-    assert [prompt.text for prompt in talk.conversation.queue] == ["precious words"]
+    assert [prompt.text for prompt in talk.conversation.prompts.queue] == ["precious words"]
     assert not llm.requests
 
 
@@ -124,13 +124,13 @@ async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> 
     await talk.ask("my password")
     assert [error.message for error in talk.of(Error)] == ["A hook blocked the prompt: no"]
     assert not talk.conversation.history
-    assert [prompt.text for prompt in talk.conversation.queue] == ["my password"]
-    assert talk.conversation.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
+    assert [prompt.text for prompt in talk.conversation.prompts.queue] == ["my password"]
+    assert talk.conversation.approvals.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
 
 
 async def test_hooks_are_not_listed_when_there_are_none(talks: Talks) -> None:
     talk = await talks()
-    assert talk.conversation.hooks.describe() == "No hooks are configured."
+    assert talk.conversation.approvals.hooks.describe() == "No hooks are configured."
     assert not talk.of(Notice)
 
 

@@ -129,7 +129,7 @@ async def test_enter_sends_the_draft_if_there_is_one(
         await app.press("enter")
         await app.until(lambda: not app.chat.prompt.draft)
         assert app.approval is panel and not (workspace / "made.sh").exists()
-        assert [queued.text for queued in app.conversation.queue] == ["with a bow"]
+        assert [queued.text for queued in app.conversation.prompts.queue] == ["with a bow"]
         await armed(app)
         await app.press("enter")
         await app.sees("Written.")

@@ -63,14 +63,14 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         await app.say("/branch look aside")
         await app.sees("Reply to the goal.")
         await app.rests()
-        assert "┊" in line(app.text, "Reply to the goal.") and app.conversation.branches
+        assert "┊" in line(app.text, "Reply to the goal.") and app.conversation.session.branches
         assert "branch depth 1" in app.text
         await app.say("/btw which colour?")
         await app.sees("btw", "which colour?", "709 tokens")
         assert "It is blue." in app.text or "It is blue." not in line(app.text, "which colour?")
         await app.say("/return it was nothing")
         await app.sees("folded to")
-        assert "Reply to the goal." not in app.text and not app.conversation.branches
+        assert "Reply to the goal." not in app.text and not app.conversation.session.branches
         assert "branch depth" not in app.text
         await app.say("/return")
         await app.sees("This is not a branch")

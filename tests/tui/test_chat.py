@@ -121,7 +121,7 @@ async def test_a_queued_prompt_is_taken_back_before_the_draft(start: Start, llm:
         await app.type("a draft")
         app.chat.query_one(QueueView).focus()
         await app.press("enter")
-        await app.until(lambda: not app.conversation.queue, "the queue to be empty")
+        await app.until(lambda: not app.conversation.prompts.queue, "the queue to be empty")
         await app.sees_no("queued")
         assert app.chat.prompt.draft == "second\n\na draft"
         assert app.chat.prompt.has_focus
@@ -139,7 +139,7 @@ async def test_a_queued_prompt_is_removed_with_a_key(start: Start, llm: Scripted
         await app.sees("Del removes")
         await app.press("delete")
         await app.sees("1 queued")
-        assert [prompt.text for prompt in app.conversation.queue] == ["third"]
+        assert [prompt.text for prompt in app.conversation.prompts.queue] == ["third"]
         await app.press("delete")
         await app.sees_no("queued")
         await app.type("x")
@@ -170,7 +170,7 @@ async def test_unanswered_prompt_waits_in_the_queue_when_there_is_a_draft(
         await app.press("escape")
         await app.sees("1 queued")
         assert app.chat.prompt.draft == "a draft"
-        assert [prompt.text for prompt in app.conversation.queue] == ["first"]
+        assert [prompt.text for prompt in app.conversation.prompts.queue] == ["first"]
         app.chat.prompt.draft = ""
         await app.press("enter")
         await app.sees("Done.")
@@ -201,7 +201,7 @@ async def test_event_handlers_of_the_app_write_nothing(start: Start, llm: Script
         ):
             app.chat.events.hear(event)
         await app.rests()
-        await app.conversation.latest_here()  # waits for storage
+        await app.conversation.sessions.latest(app.conversation.info.cwd)  # waits for storage
         assert stored_rows(home) == before
 
 

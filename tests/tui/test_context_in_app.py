@@ -70,7 +70,7 @@ async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
         await highlight(app, "I look.")
         await app.press("d")
         await app.sees("2 messages dropped", "tokens freed", "uncached once", "Press again to confirm")
-        assert not app.conversation.sent_states, "nothing has happened yet"
+        assert not app.conversation.session.sent_states, "nothing has happened yet"
         await app.press("escape")
         await app.sees_no("Press again")
         await app.press("d", "down")

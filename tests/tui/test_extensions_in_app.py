@@ -116,7 +116,7 @@ async def test_a_prompt_that_a_hook_blocks_returns_to_the_input(
         await app.say("the secret word")
         await app.sees("A hook blocked the prompt: no")
         await app.until(lambda: app.chat.prompt.draft == "the secret word", "the prompt in the input")
-        assert not app.conversation.queue and "queued" not in app.text
+        assert not app.conversation.prompts.queue and "queued" not in app.text
         app.chat.prompt.draft = "the word"
         await app.press("enter")
         await app.sees("Fine.")
@@ -136,4 +136,4 @@ async def test_a_prompt_that_a_hook_blocks_during_a_turn_returns_to_the_input(
         (workspace / "go").touch()
         await app.sees("Fine.", "A hook blocked the prompt: no")
         await app.until(lambda: app.chat.prompt.draft == "the secret word", "the prompt in the input")
-        assert not app.conversation.queue
+        assert not app.conversation.prompts.queue

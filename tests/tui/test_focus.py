@@ -186,7 +186,7 @@ async def test_the_keys_of_the_queue_work_there_and_all_others_are_typed(
         await go_there()
         await app.press("j", "x")
         await app.sees_no("third")
-        assert [prompt.text for prompt in app.conversation.queue] == ["second", "fourth"]
+        assert [prompt.text for prompt in app.conversation.prompts.queue] == ["second", "fourth"]
         await app.press("k", "e")
         await app.until(lambda: app.chat.prompt.draft == "second", "the prompt that was taken back")
         await app.until(lambda: app.chat.prompt.has_focus)
@@ -196,7 +196,7 @@ async def test_the_keys_of_the_queue_work_there_and_all_others_are_typed(
         await go_there()
         await app.press("q")
         await app.until(lambda: app.chat.prompt.draft == "seconq", "the letter in the prompt")
-        assert [prompt.text for prompt in app.conversation.queue] == ["fourth"]
+        assert [prompt.text for prompt in app.conversation.prompts.queue] == ["fourth"]
         await go_there()
         await app.press("x")
         await app.sees_no("queued")

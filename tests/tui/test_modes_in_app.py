@@ -45,7 +45,7 @@ async def test_a_plan_is_accepted_and_each_change_asked_for(
         await app.sees("The plan is ready", "Esc stays in plan mode")
         await app.press("enter")
         await app.until(lambda: app.approval, "a question")
-        assert app.conversation.mode == "ask"
+        assert app.conversation.approvals.mode == "ask"
 
 
 async def test_typed_text_sends_the_plan_back(start: Start, llm: ScriptedLLM) -> None:
@@ -58,7 +58,7 @@ async def test_typed_text_sends_the_plan_back(start: Start, llm: ScriptedLLM) ->
         assert "The plan is ready" in app.text
         await app.press("enter")
         await app.sees("Make other.txt", "The plan is ready")
-        assert app.conversation.mode == "plan"
+        assert app.conversation.approvals.mode == "plan"
 
 
 async def test_a_plan_is_offered_while_the_card_of_the_one_before_goes(
@@ -85,7 +85,7 @@ async def test_esc_leaves_the_plan_and_it_is_offered_again_after_a_resume(
         await app.sees("The plan is ready")
         await app.press("escape")
         await app.sees_no("The plan is ready")
-        assert app.conversation.mode == "plan"
+        assert app.conversation.approvals.mode == "plan"
     async with start(resume_latest=True) as app:
         await app.sees("The plan is ready")
         assert app.mode_shown == "plan"
@@ -133,4 +133,4 @@ async def test_a_new_conversation_goes_on_planning_but_asks_about_edits_again(st
         await app.say("/new")
         await app.until(lambda: app.chat.conversation not in (None, before), "the new one")
         await app.until(lambda: app.mode_shown == "plan", "plan")
-        assert app.conversation.mode == "plan"
+        assert app.conversation.approvals.mode == "plan"

@@ -119,10 +119,11 @@ async def test_init_has_the_agent_write_instructions_and_shows_them_first(
         await app.sees("make")
         assert not (workspace / "AGENTS.md").exists()
         await app.press("escape")
-        await app.until(lambda: not app.conversation.busy and app.conversation.mode == "edits", "its mode")
+        approvals = app.conversation.approvals
+        await app.until(lambda: not app.conversation.busy and approvals.mode == "edits", "its mode")
         await app.until(lambda: app.mode_shown == "edits", "the chip")
     async with start(resume_latest=True) as app:
-        assert app.conversation.mode == "edits"
+        assert app.conversation.approvals.mode == "edits"
     assert "AGENTS.md" in json.dumps(llm.requests[0].body["messages"])
 
 
@@ -138,7 +139,8 @@ async def test_jobs_are_in_the_status_line_listed_with_output_and_named_when_lea
         await app.sees("It runs.")
         await app.rests()
         await app.sees("1 job")
-        await app.until(lambda: "hello" in app.conversation.running_jobs[0].last_lines, "its output")
+        jobs = app.conversation.workspace.jobs
+        await app.until(lambda: "hello" in jobs.running()[0].last_lines, "its output")
         await command(app, "/jobs")
         await app.sees("Jobs", "job1 echo hello from the job; sleep 1000")
         await app.press("enter")
@@ -167,7 +169,7 @@ async def test_a_job_can_be_stopped(start: Start, llm: ScriptedLLM) -> None:
         await app.sees("Stop it")
         await app.press("down", "enter")
         await app.sees("No job is running.")
-        assert app.conversation.running_jobs == ()
+        assert app.conversation.workspace.jobs.running() == ()
 
 
 async def test_the_number_of_jobs_falls_when_one_ends_while_the_agent_rests(

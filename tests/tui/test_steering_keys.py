@@ -103,7 +103,7 @@ async def test_escape_returns_unsent_prompts_in_order_before_the_draft(
         await app.press("escape")
         await app.sees("Interrupted.")
         await app.until(lambda: app.chat.prompt.draft == "second\n\nthird\n\na draft")
-        assert not app.conversation.queue
+        assert not app.conversation.prompts.queue
 
 
 async def test_escape_before_the_first_token_returns_a_paste_folded_and_the_pictures(

@@ -123,8 +123,6 @@ class Subagents:
         self.spent = Spent()
         self._summaries: dict[str, str] = {}
         """Of reports, by id: each is made once; empty if no model returned one."""
-        self.denied_noninteractive = False
-        """A task needed a permission, and no user could be asked."""
 
     async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
         """Implements the tool `task`. Shows a line for each call of the sub-agent."""
@@ -183,7 +181,6 @@ class Subagents:
             note = Note(CONTINUED if continued.pending is None else ANSWERED)
             status = await turn.run(sessions.note_message(note), add_prompts)
         await agent.policy.preparations.close()
-        self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
         if turn.failure is not None and not session.stored:
             raise turn.failure

@@ -1,7 +1,7 @@
 """The context of a conversation, for its front ends: how full it is, what is in it, edits and compaction."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from crushpy.context.forecast import CompactionCost, Forecast, Prices, forecast,
 from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
-from crushpy.core.errors import UsageError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
@@ -24,6 +24,7 @@ from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.session import load_session
 from crushpy.engine.session.tree import undo_compaction
+from crushpy.engine.side_calls import answer_aside
 from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
 
@@ -42,8 +43,8 @@ class MemoryFile(Data, frozen=True):
 class ContextService:
     """For the main agent. Whatever changes the context waits until nothing else is running."""
 
-    def __init__(self, agent: Agent, run_slot: RunSlot) -> None:
-        self._agent = agent
+    def __init__(self, agent: Agent, run_slot: RunSlot, submit: Callable[[str], None]) -> None:
+        self._agent, self._submit = agent, submit
         self._scope, self._session = agent.scope, agent.scope.session
         self._store = agent.scope.services.store
         self._run_slot = run_slot
@@ -217,6 +218,34 @@ class ContextService:
             await self._session.update(mode=mode)
         await self._agent.policy.breaker.reset()
         return True
+
+    # --- branches and side questions --------------------------------------------------------------------
+
+    async def open_branch(self, goal: str, *, begin: bool = True) -> bool:
+        """Opens a branch, until `return_to_parent`, and begins to work on `goal` there."""
+        opened = await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)) or False
+        if opened and begin:
+            self._submit(goal)
+        return opened
+
+    async def return_to_parent(self, text: str = "") -> bool:
+        """Ends the innermost branch with `text`, or with what the agent said last."""
+        return await self._run_slot.run_exclusively(self._agent.policy.branches.close(text)) or False
+
+    async def ask_aside(self, question: str) -> str:
+        """Answers a side question from the context, also during a turn. It does not enter the context. Empty
+        if it failed, which is reported."""
+        try:
+            answer = await answer_aside(self._scope, self._agent.view.shown(), question)
+            if self._session.stored:
+                await self._session.count(answer.usage)
+            self._scope.emit(answer)
+            return answer.text
+        except CrushpyError as error:
+            self._run_slot.report(f"The side question was not answered: {error}", "warning")
+            return ""
+
+    # --- replays ----------------------------------------------------------------------------------------
 
     async def replay(self, session_id: str) -> "list[Replay]":
         """The conversation up to a session as it was recorded, and with other thresholds."""

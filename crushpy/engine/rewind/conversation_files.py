@@ -1,5 +1,6 @@
-"""The file changes of a conversation, for its front ends: viewing and reverting them."""
+"""The files of a conversation, for its front ends: its folders; viewing and reverting changes."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.engine.rewind.recorder import record_interrupted
@@ -14,7 +15,7 @@ class ConversationFiles:
     def __init__(self, runtime: Runtime, run_slot: RunSlot) -> None:
         self._store, self._session = runtime.scope.services.store, runtime.scope.session
         self._files, self._recorder = runtime.undo_files, runtime.change_recorder
-        self._run_slot = run_slot
+        self._approvals, self._run_slot = runtime.scope.services.approvals, run_slot
         self.recovered: tuple[str, ...] = ()
         """Messages about interrupted work that was found on opening."""
 
@@ -23,6 +24,13 @@ class ConversationFiles:
         from crushpy.engine.rewind.rewinder import Rewinder
 
         return Rewinder(self._store, self._files, self._recorder.settle)
+
+    async def add_folder(self, name: str) -> Path:
+        """Makes a second folder part of the workspace: the same rules, sandbox and undo. Stored with the
+        conversation. Raises UsageError."""
+        folder = await self._approvals.add_folder(name)
+        self._files.add(folder)
+        return folder
 
     async def recover(self) -> None:
         """Finishes and records what a killed crushpy was doing to files."""

@@ -14,7 +14,7 @@ from crushpy.engine.session.export import ExportedText, ExportForm, export_linea
 from crushpy.engine.session.tree import TreeRow, arrange_tree, fork_session, undo_compaction
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
-from crushpy.storage.records import CannotWriteNow, SearchHit, SessionInfo
+from crushpy.storage.records import CannotWriteNow, ConversationEntry, SearchHit, SessionInfo
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class SessionBrowser:
             hint = "`crushpy sessions list --all` shows those of other folders."
             raise UsageError(f"there is no conversation of {cwd} yet", hint)
         return found
+
+    async def latest(self, cwd: str) -> ConversationEntry | None:
+        """The latest conversation of a folder, as it is listed."""
+        return next(iter(await self.store.sessions.list_conversations(cwd, 1)), None)
 
     async def rename(self, root_id: str, title: str) -> str:
         title = one_line(title)[:TITLE_LENGTH]

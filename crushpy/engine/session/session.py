@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.history import missing_results
-from crushpy.context.overrides import by_message, override_kind
+from crushpy.context.overrides import SentState, by_message, override_kind, sent_states
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
 from crushpy.core.boundary import BRANCH, Trigger
@@ -151,6 +151,11 @@ class LiveSession:
         )
 
     @property
+    def sent_states(self) -> dict[str, SentState]:
+        """How requests show the messages that have an override."""
+        return sent_states(self.overrides.values())
+
+    @property
     def own_messages(self) -> Sequence[Message]:
         """Messages since this session was opened: neither its seed nor its tail."""
         return self.history[self._inherited :]
@@ -215,6 +220,11 @@ class LiveSession:
         await self._store.sessions.create(self.info, prompt, facts)
         await self._store.leases.acquire(self.info.id)
         self.stored = True
+
+    async def reacquire_lease(self) -> None:
+        """Takes the lease again, after another conversation of this process released it."""
+        if self.stored:
+            await self._store.leases.acquire(self.info.id)
 
     def announce(self) -> None:
         """Emits `session` once."""

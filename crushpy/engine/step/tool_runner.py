@@ -67,7 +67,7 @@ class RunningCall(msgspec.Struct):
 
 
 class ToolRunner:
-    """The tools of one agent. `denied_noninteractive`: a permission was needed and no user could be asked."""
+    """The tools of one agent."""
 
     def __init__(
         self, scope: AgentScope, tools: tuple[AnyTool, ...], caller: CallingAgent, session_calls: SessionCalls
@@ -82,7 +82,6 @@ class ToolRunner:
         self._additions: tuple[ResultAddition, ...] = (self._rules.attach, *scope.services.additions)
         self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
         self._batch = CallBatch()
-        self.denied_noninteractive = False
         self._stopped = ""
         """Why a hook wants the turn to end."""
 
@@ -225,7 +224,6 @@ class ToolRunner:
 
         Raises CancelledError if the user ended the turn while the question was open.
         """
-        self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
         one.decision = self._approvals.decided(accesses, ruling)
         observed = ObservedCall(
             self._session.info.id, one.message.id, one.call, accesses, one.decision, self._task

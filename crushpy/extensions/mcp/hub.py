@@ -64,6 +64,10 @@ class Server:
         """Its name in that process, which all conversations share; each connection has another."""
 
     @property
+    def command_line(self) -> str:
+        return self.config.command_line
+
+    @property
     def tools(self) -> tuple[ToolDefinition, ...]:
         return self.known.tools if self.known else ()
 
@@ -175,6 +179,8 @@ class McpHub:
 
     def restart(self, name: str) -> None:
         one = self._find(name)
+        if self.needs_consent(one):
+            raise self._consent(one)
         self._disconnect(one)
         self._open(one)
 

@@ -138,7 +138,7 @@ class ContextCommands(CommandGroup):
             return
         if method not in METHODS:
             raise RefusedCommand(f"{method!r} is not a compaction method. Choose auto or llm.")
-        costs = await self.conversation.select_compaction(method)
+        costs = await self.conversation.choices.select_compaction(method)
         self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
@@ -149,16 +149,16 @@ class ContextCommands(CommandGroup):
         return await self.conversation.context.compact(summary=argument.strip())
 
     async def branch(self, argument: str) -> bool:
-        return await self.conversation.open_branch(argument.strip())
+        return await self.conversation.context.open_branch(argument.strip())
 
     async def return_to_parent(self, argument: str) -> bool:
-        return await self.conversation.return_to_parent(argument)
+        return await self.conversation.context.return_to_parent(argument)
 
     async def ask_aside(self, argument: str) -> None:
         """Shows the answer for a while; in the transcript it is folded. Nothing waits for it."""
 
         async def ask() -> None:
-            if answer := await self.conversation.ask_aside(argument.strip()):
+            if answer := await self.conversation.context.ask_aside(argument.strip()):
                 tell(self.chat, answer[:MAX_TOAST_CHARS])
 
         spawn(ask())
@@ -168,10 +168,10 @@ class ContextCommands(CommandGroup):
 
         if not self.conversation.history:
             raise RefusedCommand("There is no compaction to undo yet.")
-        lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.branches)
+        lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.session.branches)
         if await self.conversation.context.undo_compaction():
             await self.chat.show_history(self.conversation)
-            more = len(self.conversation.branches) - depth
+            more = len(self.conversation.session.branches) - depth
             what = "Return" if more > 0 else "Branch" if more < 0 else "Compaction"
             lost = lost if what == "Compaction" else ""
             self.say(f"{what} undone. What came after it stays in the session tree (/tree). {lost}".strip())
@@ -196,10 +196,10 @@ class ContextCommands(CommandGroup):
             lambda: self.rules(""),
             count,
         )
-        before, read = conversation.sent_states, conversation.context.inspect
+        before, read = conversation.session.sent_states, conversation.context.inspect
         method = conversation.info.compaction
         await self.show(InspectorScreen(read, method, thresholds, controls, argument))
-        if conversation.sent_states != before:
+        if conversation.session.sent_states != before:
             await self.chat.show_history(conversation)
 
     async def show_cost(self, argument: str) -> None:

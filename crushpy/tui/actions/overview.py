@@ -24,7 +24,6 @@ from crushpy.tui.textual_adapter import app_of, write_to_terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from crushpy.extensions.lsp.language_server import LanguageServer
     from crushpy.tools.shell.jobs import RunningJob
     from crushpy.tui.transcript.render.canvas import Canvas
 
@@ -84,11 +83,12 @@ class OverviewCommands(CommandGroup):
         app.screen.refresh()
 
     async def hooks(self, argument: str) -> None:
-        self.chat.transcript.add(ReplyItem(self.conversation.hooks.describe()))
+        self.chat.transcript.add(ReplyItem(self.conversation.approvals.hooks.describe()))
 
     async def lsp(self, argument: str) -> None:
         """Lists the servers; a chosen one shows its log, or is restarted."""
-        servers: Sequence[LanguageServer] = self.conversation.language_servers
+        lsp = self.conversation.workspace.lsp
+        servers = lsp.servers if lsp else ()
         if not servers:
             hint = "They need a trusted project, and a server on the PATH: see `crushpy doctor`."
             raise RefusedCommand("No language server is used here.", hint)
@@ -121,11 +121,12 @@ class OverviewCommands(CommandGroup):
 
         conversation, info = self.conversation, self.conversation.info
         await conversation.context.count_exactly()
-        sandbox, rules = conversation.guard.sandbox, conversation.settings.permissions
+        sandbox, rules = conversation.approvals.guard.sandbox, conversation.settings.permissions
         if not sandbox:
-            why = conversation.guard.why_not
+            why = conversation.approvals.guard.why_not
             sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
-        counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(conversation.allow_rules)}
+        allowed = conversation.approvals.allow_rules
+        counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(allowed)}
         counts |= {"granted here": len(info.grants)}
         read = [memory.path for memory in await conversation.context.memory()]
         viewed = {path.path for path in touched(conversation.history) if path.action == "read"}
@@ -135,13 +136,13 @@ class OverviewCommands(CommandGroup):
             "model": f"{info.model}, thinking effort {conversation.settings.effort or 'default'}",
             "window": f"{figures(conversation.context.budget())}, compaction {info.compaction}",
             "sandbox": sandbox,
-            "mode": conversation.mode,
+            "mode": conversation.approvals.mode,
             "rules": ", ".join(f"{number} {kind}" for kind, number in counts.items()),
             "files read": ", ".join(read) or "none yet, and there is no AGENTS.md",
             "cost": f"${cost:.4f}" if cost or priced else "unknown: no prices of this model are known",
             "folder": self.chat.options.cwd,
             "session": f"{info.id}, session {info.generation + 1} of its conversation",
-            "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",
+            "jobs": ", ".join(job.id for job in conversation.workspace.jobs.running()) or "none",
             "version": __version__,
         }
         lines = [f"{name:<12}{one_line(value)}" for name, value in rows.items()]
@@ -169,8 +170,8 @@ class OverviewCommands(CommandGroup):
     async def permissions(self, argument: str) -> None:
         conversation = self.conversation
         rules = conversation.settings.permissions
-        rows = [f"mode: {conversation.mode} (Shift+Tab)"]
-        kinds = ("deny", rules.deny), ("ask", rules.ask), ("allow", conversation.allow_rules)
+        rows = [f"mode: {conversation.approvals.mode} (Shift+Tab)"]
+        kinds = ("deny", rules.deny), ("ask", rules.ask), ("allow", conversation.approvals.allow_rules)
         for kind, given in kinds:
             rows += [f"{kind:<6} {one_line(rule)}" for rule in given]
         rows += [f"here   {one_line(rule)}" for rule in conversation.info.grants]
@@ -184,16 +185,16 @@ class OverviewCommands(CommandGroup):
     async def add_dir(self, argument: str) -> None:
         conversation = self.conversation
         if argument.strip():
-            folder = await conversation.add_folder(argument.strip())
+            folder = await conversation.files.add_folder(argument.strip())
             self.say(f"{folder} is part of the workspace now: the same rules, sandbox and undo.")
         else:
-            listed = "\n".join(map(str, conversation.folders))
+            listed = "\n".join(map(str, conversation.approvals.folders))
             self.say(listed or "No folder was added. /add-dir DIR adds one.")
 
     async def jobs(self, argument: str) -> None:
         """Lists the running background jobs; a chosen one can be watched or stopped."""
         conversation = self.conversation
-        while jobs := {job.id: job for job in conversation.running_jobs}:
+        while jobs := {job.id: job for job in conversation.workspace.jobs.running()}:
             rows = [Choice(key, f"{key} {job.command}", f"{job.seconds:,.0f} s") for key, job in jobs.items()]
             job = jobs.get(await self.choose("Jobs", rows, "Enter offers to watch or stop one") or "")
             if job is None:
@@ -201,9 +202,9 @@ class OverviewCommands(CommandGroup):
             choices = [Choice("watch", "Watch its output"), Choice("stop", "Stop it", "and what it started")]
             match await self.choose(f"{job.id} {job.command}", choices, job.last_lines[-MAX_LAST_CHARS:]):
                 case "watch":
-                    await self.show(WatchScreen(job, lambda: conversation.running_jobs))
+                    await self.show(WatchScreen(job, conversation.workspace.jobs.running))
                 case "stop":
-                    await conversation.stop_job(job.id)
+                    await conversation.workspace.jobs.get(job.id).kill()
                 case _:
                     pass
         self.say("No job is running.")

@@ -28,7 +28,7 @@ MAX_REDACTION_LINES = 8
 class SessionCommands(CommandGroup):
     async def new_conversation(self, argument: str) -> None:
         """Plan mode is kept; edits were allowed only for the previous conversation."""
-        planning = self.chat.conversation is not None and self.chat.conversation.mode == "plan"
+        planning = self.chat.conversation is not None and self.chat.conversation.approvals.mode == "plan"
         options = self._new_options()
         await self._go_over(msgspec.structs.replace(options, mode="plan") if planning else options)
 
@@ -41,8 +41,9 @@ class SessionCommands(CommandGroup):
         await self.resume(await self.show(SessionsScreen(self.conversation.sessions, self.chat.options.cwd)))
 
     async def resume_last(self, argument: str) -> None:
-        last = next(iter(await self.conversation.latest_here()), None)
-        if last is None or last.id == self.conversation.info.id:
+        conversation = self.conversation
+        last = await conversation.sessions.latest(conversation.info.cwd)
+        if last is None or last.id == conversation.info.id:
             raise RefusedCommand("There is no later conversation in this folder. /sessions lists all.")
         await self.resume(last.id)
 
@@ -173,7 +174,7 @@ class SessionCommands(CommandGroup):
         if chat.own is not None and chat.own.running:
             raise RefusedCommand("A command of yours is running. Press Esc to stop it first.")
         self.require_idle()
-        queued = chat.conversation.queue if chat.conversation is not None else ()
+        queued = chat.conversation.prompts.queue if chat.conversation is not None else ()
         try:
             await chat.replace_conversation(options)
         except SessionBusy as error:

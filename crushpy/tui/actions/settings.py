@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from crushpy.core.access import MODES, Mode
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import clean, one_line
+from crushpy.tools.errors import ConsentNeeded
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.screens.choose import Choice
 from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
-    from crushpy.extensions.mcp.hub import Server
+    from crushpy.engine.runtime import ExtensionKind, McpServer
 
 DEFAULT_EFFORT = "default"
 ALWAYS = "always"
@@ -32,11 +33,13 @@ class SettingsCommands(CommandGroup):
             from crushpy.tui.screens.models import ModelsScreen
 
             name = await self.show(
-                ModelsScreen(conversation.settings, conversation.info.model, conversation.select_effort)
+                ModelsScreen(
+                    conversation.settings, conversation.info.model, conversation.choices.select_effort
+                )
             )
         if not name:
             return
-        await conversation.select_model(name, for_all=for_all)
+        await conversation.choices.select_model(name, for_all=for_all)
         scope = f"in this conversation. /model {name} {ALWAYS} selects it for new ones as well"
         scope = "in this conversation and in new ones" if for_all else scope
         self.say(f"Model: {name}, from the next request, {scope}.")
@@ -51,19 +54,19 @@ class SettingsCommands(CommandGroup):
             return
         if chosen not in EFFORTS:
             raise RefusedCommand(f"{chosen!r} is not a thinking effort. Choose one of {', '.join(EFFORTS)}.")
-        self.conversation.select_effort("" if chosen == DEFAULT_EFFORT else chosen)
+        self.conversation.choices.select_effort("" if chosen == DEFAULT_EFFORT else chosen)
         self.say(f"Thinking effort: {chosen}.")
 
     async def switch_mode(self, argument: str) -> None:
-        following = MODES[(MODES.index(self.conversation.mode) + 1) % len(MODES)]
+        following = MODES[(MODES.index(self.conversation.approvals.mode) + 1) % len(MODES)]
         named = argument.strip().lower() or following
         wanted: Mode | None = next((mode for mode in MODES if mode == named), None)
         if wanted is None:
             raise RefusedCommand(f"{named!r} is not a mode. Choose one of {', '.join(MODES)}.")
-        await self.conversation.select_mode(wanted)
+        await self.conversation.choices.select_mode(wanted)
 
     async def toggle_yolo(self, argument: str) -> None:
-        on = self.conversation.toggle_yolo()
+        on = self.conversation.choices.toggle_yolo()
         self.chat.chip.yolo = on
         what = "on: everything that is not denied runs without asking" if on else "off: crushpy asks again"
         self.say(f"Yolo is {what}.")
@@ -81,7 +84,7 @@ class SettingsCommands(CommandGroup):
             raise RefusedCommand(f"There is no theme {name!r}. /theme lists all themes.")
         app.theme = name
         if self.chat.conversation is not None:
-            self.chat.conversation.save_choice("theme", name)
+            self.chat.conversation.user_settings.save_choice("theme", name)
 
     async def connect(self, argument: str) -> None:
         from crushpy.tui.screens.connect import ConnectScreen
@@ -110,7 +113,7 @@ class SettingsCommands(CommandGroup):
 class ExtensionCommands(CommandGroup):
     async def slash(self, argument: str) -> None:
         """Sends the prompt that `/name arguments` stands for."""
-        command = await self.conversation.expand_command(argument.strip())
+        command = await self.conversation.prompts.expand_command(argument.strip())
         if command is None:
             raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
         images = self.chat.attachments.take()
@@ -122,7 +125,7 @@ class ExtensionCommands(CommandGroup):
     async def agents(self, argument: str) -> None:
         await self._files("Sub-agents", ("agents",))
 
-    async def _files(self, title: str, kinds: Sequence[str]) -> None:
+    async def _files(self, title: str, kinds: "Sequence[ExtensionKind]") -> None:
         found = [extension for kind in kinds for extension in self.conversation.commands.find(kind)]
         rows = [
             Choice(
@@ -171,29 +174,33 @@ class ExtensionCommands(CommandGroup):
         if name not in hub.servers:
             raise RefusedCommand(f"There is no MCP server {name!r}. Configured: {', '.join(hub.servers)}.")
         one = hub.servers[name]
+        tools = one.known.tools if one.known else ()
         choices = [
-            Choice("tools", "Tools", f"{len(one.tools)}, with their descriptions"),
+            Choice("tools", "Tools", f"{len(tools)}, with their descriptions"),
             Choice("log", "Log", "the last error, and what was left out"),
             Choice("restart", "Restart", "end it if it runs, and start it"),
         ]
-        match await self.choose(f"{name}: {_state(one)}", choices, one_line(one.config.command_line)):
+        match await self.choose(f"{name}: {_state(one)}", choices, one_line(one.command_line)):
             case "tools":
-                rows = [f"- `{tool.name}`: {one_line(tool.description)}" for tool in one.tools]
+                rows = [f"- `{tool.name}`: {one_line(tool.description)}" for tool in tools]
                 self.chat.transcript.add(ReplyItem("\n".join(rows) or "Its tools are not known yet."))
             case "log":
                 lines = [line for line in (one.error, *one.problems) if line]
                 self.say(clean("\n".join(lines)) or f"{name}: nothing went wrong.")
             case "restart":
-                if hub.needs_consent(one):
-                    raise RefusedCommand("The agent's first call asks you about this server of the project.")
-                hub.restart(name)
+                try:
+                    hub.restart(name)
+                except ConsentNeeded:
+                    text = "The agent's first call asks you about this server of the project."
+                    raise RefusedCommand(text) from None
                 self.say(f"{name} is starting.")
             case _:
                 pass
 
 
-def _state(one: "Server") -> str:
+def _state(one: "McpServer") -> str:
     if not one.known:
         return one.state
-    tokens = sum(len(tool.description) + len(str(tool.schema)) for tool in one.tools) // 4
-    return f"{one.state}, {counted(len(one.tools), 'tool')}, about {tokens:,} tokens if all were offered"
+    tools = one.known.tools
+    tokens = sum(len(tool.description) + len(str(tool.schema)) for tool in tools) // 4
+    return f"{one.state}, {counted(len(tools), 'tool')}, about {tokens:,} tokens if all were offered"

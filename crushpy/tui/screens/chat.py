@@ -183,8 +183,8 @@ class ChatScreen(ChatHost):
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
         conversation.mcp.answer_with(self._show_form)
         self.post_message(self.Opened(conversation.settings))
-        conversation.expect_prompt()
-        self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
+        conversation.prompts.expect()
+        self.set_timer(WARM_UP_DELAY_S, conversation.approvals.warm_up)
         if not self.prompt.prompts.loaded:
             recall = partial(self._recall, conversation)
             self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(recall))
@@ -198,14 +198,14 @@ class ChatScreen(ChatHost):
             self.prompt.action_submit()
         if options.pick:
             self.run_command("sessions")
-        if conversation.plan is not None:
+        if conversation.prompts.plan is not None:
             self.events.offer_plan()
 
     def on_resize(self) -> None:
         self.greeter.fit_card()
 
     async def _recall(self, conversation: "Conversation") -> None:
-        self.prompt.prompts.load(await conversation.earlier_prompts())
+        self.prompt.prompts.load(await conversation.prompts.earlier())
 
     # --- the prompt --------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class ChatScreen(ChatHost):
     def _typing(self) -> None:
         self.close_sheet()
         if self.conversation is not None:
-            self.conversation.expect_prompt()
+            self.conversation.prompts.expect()
 
     @on(PromptInput.Requested)
     def _requested(self, event: PromptInput.Requested) -> None:
@@ -251,7 +251,7 @@ class ChatScreen(ChatHost):
         """Sends an image without text; without an image, the queued prompts."""
         if self.attachments.images:
             self._submit("")
-        elif self.conversation is not None and self.conversation.send_queued():
+        elif self.conversation is not None and self.conversation.prompts.send_queued():
             self.events.show_queue()
 
     async def _show_form(self, server: str, question: Json) -> Json:
@@ -298,10 +298,10 @@ class ChatScreen(ChatHost):
         conversation = self.conversation
         if conversation is None:
             return
-        waiting = [prompt for prompt in conversation.queue if prompt.id == event.prompt_id]
+        waiting = [prompt for prompt in conversation.prompts.queue if prompt.id == event.prompt_id]
         if event.action == "send_next":
-            conversation.send_next(event.prompt_id)
-        elif conversation.unqueue(event.prompt_id) is not None and event.action == "edit":
+            conversation.prompts.send_next(event.prompt_id)
+        elif conversation.prompts.unqueue(event.prompt_id) is not None and event.action == "edit":
             self.take_back(waiting[0])
             self.prompt.focus()
         self.events.show_queue()
@@ -412,7 +412,7 @@ class ChatScreen(ChatHost):
             raise
         if before is not None:
             await before.close()
-            await conversation.reacquire_lease()
+            await conversation.session.reacquire_lease()
         self.events.drop_plan()
         self.queue.show([])
         self.activity.clear()

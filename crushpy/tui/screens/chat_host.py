@@ -108,9 +108,9 @@ class ChatHost(TranscriptScreen):
         if conversation.info.parent_id:
             with suppress(CrushpyError):
                 opening = await conversation.sessions.opening_boundary(conversation.info.id)
-        notes = conversation.timeline_notes
-        states = conversation.sent_states
-        self.feed.load(conversation.history, opening, states, notes, conversation.branches)
+        notes = conversation.session.notes
+        states = conversation.session.sent_states
+        self.feed.load(conversation.history, opening, states, notes, conversation.session.branches)
         if opening is not None and opening.boundary.reported_after is None:
             await conversation.context.count_exactly()  # the gauge shows the figure of the card
 
@@ -156,7 +156,7 @@ class ChatHost(TranscriptScreen):
         """Sets what is printed after exit."""
         if conversation is not None and conversation.history:
             self.farewell = f"To resume: crushpy --session {conversation.info.id}"
-        for job in conversation.running_jobs if conversation is not None else ():
+        for job in conversation.workspace.jobs.running() if conversation is not None else ():
             self.farewell = f"{self.farewell}\nStopped: {job.id}, {one_line(job.command)}".lstrip()
 
     async def leave(self) -> None:
@@ -198,9 +198,9 @@ class ChatHost(TranscriptScreen):
 
     def return_queue(self) -> None:
         """Returns prompts that were not sent to the input."""
-        queued = self.conversation.queue if self.conversation is not None else ()
+        queued = self.conversation.prompts.queue if self.conversation is not None else ()
         for prompt in reversed(queued):
-            if self.conversation is not None and self.conversation.unqueue(prompt.id) is not None:
+            if self.conversation is not None and self.conversation.prompts.unqueue(prompt.id) is not None:
                 self.take_back(prompt)
 
     def interrupt_or_quit(self) -> None:
