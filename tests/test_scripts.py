@@ -30,7 +30,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(script: Path, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    given = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "PYTHONS", "VENV")}
+    own = ("PYTHON", "PYTHONS", "VENV", "CRUSHPY_TESTS_BARE", "CRUSHPY_BUBBLEWRAP")
+    given = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.run(
         ["bash", str(script), *args],
         capture_output=True,

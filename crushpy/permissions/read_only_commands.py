@@ -85,9 +85,11 @@ def _files_below(folder: str, *, hidden: bool) -> Iterator[str]:
 
 
 def _tracked_files(folder: str) -> Iterator[str]:
-    """The files below a folder that git tracks, relative to it."""
-    names = (git_output(Path(folder), "ls-files", "-z") or b"").split(b"\0")
-    return (os.fsdecode(name) for name in names if name)
+    """The files below a folder that git tracks, relative to it; all of them if git cannot be asked."""
+    listed = git_output(Path(folder), "ls-files", "-z")
+    if listed is None:
+        return _files_below(folder, hidden=True)
+    return (os.fsdecode(name) for name in listed.split(b"\0") if name)
 
 
 _MAX_GLOB_FILES, _MAX_FOLDERS = 1_000, 100

@@ -415,6 +415,16 @@ def test_a_rule_about_a_file_holds_for_programs_that_read_its_folder(project: Pa
             assert judge(line, project, guard, **rules).verdict != "deny", line
 
 
+def test_a_rule_about_a_file_holds_for_git_when_git_cannot_be_asked(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "src/app.key").write_text("x\n")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    guard = ExecutionContext(trusted=True)
+    assert judge("git grep x", project, guard, deny=("view(*.key)",)).verdict == "deny"
+    assert judge("git grep x", project, guard, deny=("view(*.pem)",)).verdict == "allow"
+
+
 def test_searching_a_home_folder_asks_for_the_secrets_in_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ async def test_a_key_copies_one_code_block_after_the_other(start: Start, llm: Sc
         await app.sees("then", "two")
         await app.rests()
         for code in ("one", "two", "one"):
-            await app.press("tab", "up", "y")
+            await app.press("tab", "y")
             await app.until(lambda code=code: app.app.clipboard == code, code)
             await app.press("escape")
 
