@@ -8,7 +8,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
@@ -67,6 +67,11 @@ class ReplyReader(ABC):
         self._model = model
         self._text_chars: int = 0
         self._cited: set[str] = set()
+
+    def _say(self, text: str) -> list[Piece]:
+        """A piece of the reply's text; none if it is empty."""
+        self._text_chars += len(text)
+        return [TextPiece(text)] if text else []
 
     @property
     @abstractmethod
@@ -144,8 +149,17 @@ class HttpProvider(ABC, Generic[Quirks]):
     @abstractmethod
     def _reader(self, request: Request) -> ReplyReader: ...
 
+    def _refusals(self, request: Request) -> Mapping[str, str]:
+        """The quirks that the request relies on, each with a pattern of the errors about it, in order."""
+        return {}
+
     def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         """Learn from a refusal. Returns whether the request is worth sending again in another form."""
+        quirks = self._quirks[request.model]
+        for name, pattern in self._refusals(request).items() if failure.status in (400, 422) else ():
+            if getattr(quirks, name) and re.search(pattern, body.raw, re.IGNORECASE | re.DOTALL):
+                setattr(quirks, name, False)
+                return True
         return False
 
     def _without_thinking(self, request: Request) -> Request:

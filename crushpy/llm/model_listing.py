@@ -73,17 +73,13 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
         known[name] = catalog.lookup(name, settings.models.get(name))
     answered = {listed.provider for listed in lists if listed.asked_at}
     rows = {
-        name: _list_model(info, settings, named=name in named, asked=name.partition("/")[0] in answered)
+        name: _list_model(
+            info, settings, named=name in named, offered=False if name.partition("/")[0] in answered else None
+        )
         for name, info in known.items()
     }
-    for name, (server, model) in served_models(lists).items():
-        info = merge_model_info(name, model, settings)
-        base = factory.custom_base(server.provider, settings)
-        official = server.provider == "openai" and factory.is_official(server.api_base)
-        how = "its key is stored" if server.key_origin == "keyring" else f"{server.key_origin} is set"
-        if server.api_base and not official:
-            how = f"at {redact(server.api_base)}"
-        rows[name] = ListedModel(info, True, how, base, True)
+    for name, (_, model) in served_models(lists).items():
+        rows[name] = _list_model(merge_model_info(name, model, settings), settings, offered=True)
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
 
 
@@ -98,7 +94,7 @@ def apply_learnt_windows(
         if model.api_base and model.info.name not in known:  # it may have been learnt under another name
             known[model.info.name] = learnt.get(model.info.name, factory.without_secrets(model.api_base))
     missing = [
-        _list_model(catalog.lookup(name, settings.models.get(name)), settings, named=True, asked=False)
+        _list_model(catalog.lookup(name, settings.models.get(name)), settings, named=True)
         for name in sorted(known)
         if add and name not in listed
     ]
@@ -159,8 +155,10 @@ def merge_model_info(name: str, model: servers.ServedModel, settings: Settings) 
     return msgspec.structs.replace(info, **changes)
 
 
-def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool) -> ListedModel:
-    """Whether a model can be used, and why. `asked`: its server was asked and did not list it."""
+def _list_model(
+    info: ModelInfo, settings: Settings, *, named: bool = False, offered: bool | None = None
+) -> ListedModel:
+    """Whether a model can be used, and why. `named`: in the settings. `offered`: as in `ListedModel`."""
     provider = catalog.provider_of(info.name)
     if provider == "demo":
         return ListedModel(info, True, "built in")
@@ -168,17 +166,17 @@ def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool
     variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
     place = locate_key(provider, settings)
     base = factory.custom_base(provider, settings)
-    offered = False if asked else None
-    if asked and not named:
+    if offered is False and not named:
         return ListedModel(info, False, "its server does not offer it", offered=False)
-    if base and not named:  # the catalog does not know what the user's own server offers
+    if base and not named and not offered:  # the catalog does not know what the user's own server offers
         return ListedModel(info, False, f"not known to be at {redact(base)}")
-    if base and (place.held or place.stored or not chosen.api_key_env):
-        return ListedModel(info, True, f"at {redact(base)}", offered=offered)
-    if place.held and variables:
-        return ListedModel(info, True, f"{place.variable} is set", offered=offered)
-    if place.stored:
-        return ListedModel(info, True, "its key is stored", offered=offered)
+    ways = {
+        f"at {redact(base)}": base and (offered or place.held or place.stored or not chosen.api_key_env),
+        f"{place.variable} is set": place.held and variables,
+        "its key is stored": place.stored,
+    }
+    if how := next((way for way, usable in ways.items() if usable), ""):
+        return ListedModel(info, True, how, base if offered else "", offered)
     if variables:
         return ListedModel(info, False, f"set {variables[0]}")
     if provider in catalog.LOCAL:
@@ -222,11 +220,8 @@ async def _update_list(before: ServerList, endpoint: factory.Endpoint, settings:
         return msgspec.structs.replace(before, failure=endpoint.key_problem.rstrip("."))
     if endpoint.own_key_variable and not endpoint.key:
         return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
-    own = bool(factory.custom_base(endpoint.vendor, settings))
     try:
-        models = await servers.ask_server(
-            servers.ListSource(*_list_address(endpoint), endpoint.key, endpoint.bearer, own)
-        )
+        models = await servers.ask_server(endpoint)
     except servers.ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
         return msgspec.structs.replace(before, failure=one_line(redact(message)))
@@ -238,22 +233,7 @@ def _endpoints(settings: Settings) -> list[factory.Endpoint]:
     names = dict.fromkeys((*vendors.BY_NAME, "ollama", *settings.providers, *sorted(stored_names())))
     found = [factory.locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
     usable = [provider for provider in found if provider.key or provider.key_stored or provider.api_base]
-    return [endpoint for endpoint in usable if _list_address(endpoint)[1]]
-
-
-def _list_address(endpoint: factory.Endpoint) -> tuple[str, str]:
-    """The protocol and the address of a provider's list of models; empty if it has no known address."""
-    known = vendors.BY_NAME.get(endpoint.vendor)
-    base = endpoint.api_base or (known.usual_base if known else "")
-    if endpoint.protocol in ("anthropic", "gemini"):
-        return endpoint.protocol, base
-    if endpoint.protocol in ("chat", "responses"):
-        return "openai", base
-    if endpoint.vendor in ("anthropic", "gemini"):
-        return endpoint.vendor, base
-    if endpoint.vendor in vendors.OWN_PROTOCOL:
-        return "", ""
-    return "ollama" if endpoint.vendor.startswith("ollama") else "openai", base
+    return [endpoint for endpoint in usable if servers.list_address(endpoint)[1]]
 
 
 def _empty_list(endpoint: factory.Endpoint) -> ServerList:
@@ -316,9 +296,8 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
-    protocol = "ollama" if name.startswith("ollama") else "openai"
     try:
-        models = await servers.ask_server(servers.ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
+        models = await servers.ask_server(factory.Endpoint("", name, base), LOCAL_TIMEOUT_S)
     except servers.ListFailed:
         return None  # no server, or another program: 8000 and 8080 are popular ports
     return ServerList(name, base, models=models)
@@ -382,7 +361,7 @@ async def choose_default(settings: Settings) -> str:
     endpoint = await asyncio.to_thread(factory.locate_endpoint, factory.UNNAMED, settings)
     where, usual = f"the server at {redact(endpoint.api_base)}", vendors.BY_NAME["openai"].default_model
     try:
-        listed = await servers.ask_server(_source(endpoint, "openai"))
+        listed = await servers.ask_server(endpoint)
     except servers.ListFailed as error:
         if endpoint.key:  # a gateway may not list its models
             return usual
@@ -407,11 +386,11 @@ def _is_worth_asking(endpoint: factory.Endpoint) -> bool:
 
 
 async def _require_ollama(endpoint: factory.Endpoint, window: int | None) -> servers.ServedModel:
-    source, name = _source(endpoint, "ollama"), _name(endpoint)
     try:
-        return await servers.show_ollama(source, name, window)
+        return await servers.show_ollama(endpoint, window)
     except servers.ListFailed as error:
-        where = f"Ollama at {servers.server_root(source.api_base)}"
+        name = endpoint.served_name
+        where = f"Ollama at {vendors.server_root(endpoint.api_base or vendors.OLLAMA_BASE)}"
         if error.status == 404:
             hint = f"Run `ollama pull {name}`; `crushpy models` lists the models that it has."
             raise BadRequest(f"{where} does not have the model {name}.", hint, status=404) from None
@@ -422,16 +401,13 @@ async def _require_ollama(endpoint: factory.Endpoint, window: int | None) -> ser
 async def _ask_own_server(endpoint: factory.Endpoint) -> tuple[str, servers.ServedModel | None]:
     """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
     settings say otherwise: the other one cannot set the window."""
-    name = _name(endpoint)
 
     async def list_models() -> servers.ServedModel | None:
-        listed = await servers.ask_server(_source(endpoint, "openai"), PROBE_SERVER_TIMEOUT_S)
-        return next((model for model in listed if servers.same_model(model.id, name)), None)
+        listed = await servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)
+        return next((model for model in listed if servers.same_model(model.id, endpoint.served_name)), None)
 
     shown, listed = await asyncio.gather(
-        servers.show_ollama(_source(endpoint, "ollama"), name, timeout_s=PROBE_SERVER_TIMEOUT_S),
-        list_models(),
-        return_exceptions=True,
+        servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S), list_models(), return_exceptions=True
     )
     if isinstance(shown, servers.ServedModel) and endpoint.protocol == "auto":
         return "ollama", shown
@@ -439,12 +415,3 @@ async def _ask_own_server(endpoint: factory.Endpoint) -> tuple[str, servers.Serv
         if isinstance(failure, BaseException) and not isinstance(failure, servers.ListFailed):
             raise failure
     return "chat", listed if isinstance(listed, servers.ServedModel) else None
-
-
-def _source(endpoint: factory.Endpoint, protocol: str) -> servers.ListSource:
-    base = endpoint.api_base or vendors.OLLAMA_BASE
-    return servers.ListSource(protocol, base, endpoint.key, endpoint.bearer, own=True)
-
-
-def _name(endpoint: factory.Endpoint) -> str:
-    return endpoint.model.removeprefix(f"{endpoint.vendor}/")

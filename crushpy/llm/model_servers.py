@@ -11,10 +11,12 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
+from crushpy.llm import vendors
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 if TYPE_CHECKING:
     from crushpy.http.client import Client
+    from crushpy.llm.provider_factory import Endpoint
 
 LIST_TIMEOUT_S = 5.0
 """For a complete list with all its pages."""
@@ -48,11 +50,6 @@ _NOT_CHAT = re.compile(
 )
 
 
-def server_root(api_base: str) -> str:
-    """The address of a local server without /v1 or /api."""
-    return api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
-
-
 def on_loopback(api_base: str) -> bool:
     """Whether this is an address of this machine; False also if it is invalid."""
     from crushpy.http.common import HttpError, parse_url
@@ -77,19 +74,6 @@ class ServedModel(Data, frozen=True):
     thinking: bool | None = None
 
 
-class ListSource(Data, frozen=True):
-    """A server with a list of models."""
-
-    protocol: str
-    """openai, anthropic, gemini or ollama."""
-    api_base: str
-    key: str | None = None
-    bearer: bool = False
-    """The key is sent as a bearer token."""
-    own: bool = False
-    """The user's own server: one that lists no windows is asked as LM Studio, llama.cpp and Ollama."""
-
-
 class ListFailed(CrushpyError):
     """The server's list of models cannot be read. `status`: that of its answer, if it is an error."""
 
@@ -98,33 +82,55 @@ class ListFailed(CrushpyError):
         self.status = status
 
 
-async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
+def list_address(endpoint: "Endpoint") -> tuple[str, str]:
+    """The protocol and the address of a provider's list of models; empty if none is known."""
+    known = vendors.BY_NAME.get(endpoint.vendor)
+    base = endpoint.api_base or (known.usual_base if known else "")
+    if endpoint.protocol in ("anthropic", "gemini"):
+        return endpoint.protocol, base
+    if endpoint.protocol in ("chat", "responses"):
+        return "openai", base
+    if endpoint.vendor in ("anthropic", "gemini"):
+        return endpoint.vendor, base
+    if endpoint.vendor in vendors.OWN_PROTOCOL:
+        return "", ""
+    return "ollama" if endpoint.vendor.startswith("ollama") else "openai", base
+
+
+async def ask_server(endpoint: "Endpoint", timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
     """Its chat models, in its order. Raises ListFailed."""
-    found = await _ask(source, _LISTS[source.protocol], timeout_s)
+    protocol, base = list_address(endpoint)
+    if not protocol:
+        raise ListFailed("it has no known list of models")
+    found = await _ask(endpoint, base, _LISTS[protocol], timeout_s)
     chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
     return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
 
 
 async def show_ollama(
-    source: ListSource, name: str, window: int | None = None, timeout_s: float = LIST_TIMEOUT_S
+    endpoint: "Endpoint", window: int | None = None, timeout_s: float = LIST_TIMEOUT_S
 ) -> ServedModel:
-    """A model of Ollama, with the window to load it with: `window` if given, else a suitable one, and never
-    more than the model supports. Raises ListFailed, with status 404 if Ollama does not have it."""
+    """The model as Ollama describes it, with the window to load it with: `window` if given, else a suitable
+    one, and never more than the model supports. Raises ListFailed, with status 404 if Ollama does not have
+    it."""
 
     async def show(server: "_Server") -> ServedModel:
-        return await _show_ollama(server, name, await _loaded_windows(server, ("/api/ps",)), window)
+        loaded = await _loaded_windows(server, ("/api/ps",))
+        return await _show_ollama(server, endpoint.served_name, loaded, window)
 
-    return await _ask(source, show, timeout_s)
+    return await _ask(endpoint, endpoint.api_base or vendors.OLLAMA_BASE, show, timeout_s)
 
 
-async def _ask(source: ListSource, request: "Callable[[_Server], Awaitable[_T]]", timeout_s: float) -> _T:
+async def _ask(
+    endpoint: "Endpoint", base: str, request: "Callable[[_Server], Awaitable[_T]]", timeout_s: float
+) -> _T:
     from crushpy.http.client import Client
     from crushpy.http.common import HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
         async with asyncio.timeout(timeout_s):
-            return await request(_Server(client, source))
+            return await request(_Server(client, endpoint, base))
     except TimeoutError:
         raise ListFailed(f"no answer within {timeout_s:g} s") from None
     except HttpError as error:
@@ -136,10 +142,9 @@ async def _ask(source: ListSource, request: "Callable[[_Server], Awaitable[_T]]"
 class _Server:
     """A server that is asked through one client."""
 
-    def __init__(self, client: "Client", source: ListSource) -> None:
-        self._client = client
-        self.source = source
-        self.root = server_root(source.api_base)
+    def __init__(self, client: "Client", endpoint: "Endpoint", base: str) -> None:
+        self._client, self.endpoint, self.base = client, endpoint, base
+        self.root = vendors.server_root(base)
         """Of a local server."""
 
     async def get(
@@ -149,7 +154,7 @@ class _Server:
         unless the key is a bearer token."""
         from crushpy.llm.http_provider import key_headers
 
-        key = key_headers("" if self.source.bearer else key_header, self.source.key)
+        key = key_headers("" if self.endpoint.bearer else key_header, self.endpoint.key)
         sent = {"accept": "application/json", "content-type": "application/json", **(headers or {}), **key}
         with await self._client.request("POST" if query else "GET", url, sent, query) as response:
             body = await response.read(_MAX_RESPONSE_BYTES)
@@ -178,7 +183,7 @@ def same_model(one: str, other: str) -> bool:
 async def _openai(server: _Server) -> list[ServedModel]:
     from crushpy.llm.openai.provider import ApiUrl
 
-    address = ApiUrl(server.source.api_base, "models")
+    address = ApiUrl(server.base, "models")
     try:
         answer = await server.get(address.url)
     except ListFailed as error:
@@ -186,8 +191,9 @@ async def _openai(server: _Server) -> list[ServedModel]:
             raise
         answer = await server.get(address.url)
     found = [model for entry in _entries(answer, "data", "models") if (model := _parse_model(entry))]
-    if not server.source.own or all(model.context_window for model in found):
+    if not server.endpoint.own_server or all(model.context_window for model in found):
         return found
+    # A server of the user's own that lists no windows is asked as LM Studio, llama.cpp and Ollama.
     windows = await _loaded_windows(server)
 
     def window_of(model: ServedModel) -> int | None:
@@ -274,7 +280,7 @@ async def _require_tool_calls(server: _Server) -> None:
 async def _anthropic(server: _Server) -> list[ServedModel]:
     from crushpy.llm.anthropic.provider import VERSION
 
-    base = server.source.api_base.rstrip("/").removesuffix("/v1")
+    base = server.base.rstrip("/").removesuffix("/v1")
     ask = partial(server.get, key_header="x-api-key", headers={"anthropic-version": VERSION})
     found = await _read_pages(
         ask,
@@ -290,7 +296,7 @@ async def _gemini(server: _Server) -> list[ServedModel]:
 
     found = await _read_pages(
         partial(server.get, key_header="x-goog-api-key"),
-        f"{models_url(server.source.api_base)}?pageSize={_PAGE_SIZE}",
+        f"{models_url(server.base)}?pageSize={_PAGE_SIZE}",
         "models",
         lambda page: ("pageToken", _text(page, "nextPageToken")),
     )

@@ -6,11 +6,13 @@ A part that arrived later records how much text and how many calls preceded it. 
 
 from collections.abc import Iterator
 
-from crushpy.core.messages import BOUND_PREFIX, Json, Message, Thinking, ToolCall
+from crushpy.core.messages import BOUND_PREFIX, Image, Json, Message, Text, Thinking, ToolCall
 from crushpy.llm.protocol import Request
 from crushpy.security.sanitize import one_line
 from crushpy.util.read_json import as_text
 
+EMPTY = "(empty)"
+"""Replaces a blank text, which servers would refuse."""
 POSITION = "after"
 """Key of the recorded position: [characters of text, number of calls]."""
 
@@ -18,6 +20,12 @@ POSITION = "after"
 def record_position(part: Json, text: int, calls: int) -> Json:
     """`part` with its position: after `text` characters and `calls` calls."""
     return {**part, POSITION: [text, calls]} if text or calls else part
+
+
+def prompt_parts(message: Message) -> list[Text | Image]:
+    """What a prompt shows, in order. Blank texts are left out: most servers refuse them."""
+    shown = [part for part in message.parts if isinstance(part, Text | Image)]
+    return [part for part in shown if isinstance(part, Image) or part.text.strip()] or [Text(EMPTY)]
 
 
 def opaque_blocks(message: Message, kinds: frozenset[str]) -> list[Json]:

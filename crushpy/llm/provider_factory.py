@@ -57,6 +57,16 @@ class Endpoint(Data, frozen=True):
         return self.key_variable.endswith("_TOKEN")
 
     @property
+    def served_name(self) -> str:
+        """The server's name for the model."""
+        return self.model.removeprefix(f"{self.vendor}/")
+
+    @property
+    def own_server(self) -> bool:
+        """Whether the address is the user's own, and not OpenAI's."""
+        return bool(self.api_base) and not (self.vendor == "openai" and is_official(self.api_base))
+
+    @property
     def key_origin(self) -> str:
         """The source of the key, for hints: the variable, or the command that stores another."""
         return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable

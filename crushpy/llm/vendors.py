@@ -142,6 +142,11 @@ def base_of(provider: str, environ: Mapping[str, str]) -> str:
     return _complete_host(base) if base and names is OLLAMA_BASES else base
 
 
+def server_root(api_base: str) -> str:
+    """The address of a local server without /v1 or /api."""
+    return api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
+
+
 def _complete_host(base: str) -> str:
     """An address in OLLAMA_HOST, as Ollama reads it: `0.0.0.0`, `host:1234` and `:1234` are complete."""
     scheme, given, rest = base.rpartition("://")

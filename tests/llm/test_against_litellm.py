@@ -18,8 +18,9 @@ from support.histories import histories, seed
 from crushpy.context.history import well_formed
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.messages import Image, Message, MessageOverride, Thinking, ToolCall, ToolResult
-from crushpy.llm.anthropic.request import EMPTY, AnthropicQuirks, messages_body
+from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
 from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body
+from crushpy.llm.opaque_parts import EMPTY
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ToolSpec

@@ -1,6 +1,7 @@
 """Client for Anthropic's Messages protocol, for Anthropic and compatible gateways and servers."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
@@ -14,7 +15,7 @@ from crushpy.llm.anthropic.thinking_binding import (
     binds_thinking,
     signed_summary_of,
 )
-from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.errors import ModelError
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.protocol import Done, Request, ToolSpec
 from crushpy.llm.vendors import BY_NAME
@@ -31,11 +32,9 @@ INLINE_TOOLS = "inline-tools-2026-09-15"
 BINDING_CONTROLS = "thinking-binding-controls-2026-08-01"
 COMPACT = "compact-2026-09-04"
 
-_REFUSED_STATUS = re.compile(
-    r"clear_at|mid-conversation|anthropic-beta|role.{0,80}\bsystem\b|\bsystem\b.{0,80}role|system message",
-    re.IGNORECASE | re.DOTALL,
+_REFUSED_STATUS = (
+    r"clear_at|mid-conversation|anthropic-beta|role.{0,80}\bsystem\b|\bsystem\b.{0,80}role|system message"
 )
-_REFUSED_CHANGE = re.compile(r"tool_(?:addition|removal)|tool-changes|inline-tools")
 _MAX_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
@@ -106,31 +105,22 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
             )
         return {"anthropic-beta": ",".join(betas)} if betas else {}
 
+    def _refusals(self, request: Request) -> Mapping[str, str]:
+        found = {"drops_blocks": "block_binding|thinking-binding-controls"}
+        if request.status_placement == "keep" and self._quirks[request.model].keeps_status:
+            found["changes_tools"] = "tool_(?:addition|removal)|tool-changes|inline-tools"
+            found["keeps_status"] = _REFUSED_STATUS
+        if request.deferred:
+            found["searches_tools"] = "defer_loading|tool_search"
+        found |= {"eager": "eager_input_streaming", "effort": "output_config|effort"}
+        return found | {"thinking": "thinking"}
+
     def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
-        if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
-            return False
-        quirks, error = self._quirks[request.model], body.raw
-        limit = _MAX_OUTPUT.search(error)
-        keeps = request.status_placement == "keep" and quirks.keeps_status
-        if quirks.drops_blocks and re.search(r"block_binding|thinking-binding-controls", error):
-            quirks.drops_blocks = False
-        elif keeps and quirks.changes_tools and _REFUSED_CHANGE.search(error):
-            quirks.changes_tools = False
-        elif keeps and _REFUSED_STATUS.search(error):
-            quirks.keeps_status = False
-        elif request.deferred and quirks.searches_tools and re.search(r"defer_loading|tool_search", error):
-            quirks.searches_tools = False
-        elif limit and quirks.max_output is None:
+        quirks, limit = self._quirks[request.model], _MAX_OUTPUT.search(body.raw)
+        if limit and quirks.max_output is None and failure.status in (400, 422):
             quirks.max_output = int(limit[1])
-        elif quirks.eager and "eager_input_streaming" in error:
-            quirks.eager = False
-        elif quirks.effort and re.search(r"output_config|effort", error):
-            quirks.effort = False
-        elif quirks.thinking and "thinking" in error:
-            quirks.thinking = False
-        else:
-            return False
-        return True
+            return True
+        return super()._adapt(request, failure, body)
 
     def _without_thinking(self, request: Request) -> Request:
         if (bound := self._bound(request)) is not None:

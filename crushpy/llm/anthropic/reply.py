@@ -10,7 +10,7 @@ from crushpy.llm.anthropic.request import TOOL_SEARCH
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.opaque_parts import SEARCH_COST, WEB_SEARCH, cite, record_position
-from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.protocol import CallPiece, Done, Piece, ThinkingOpaque, ThinkingPiece
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ class MessageReader(ReplyReader):
         if not text:
             return []
         block.slices.append(text)
-        self._text_chars += len(text)
-        return [TextPiece(text)]
+        return self._say(text)
 
     def _add_thinking(self, block: _Block, text: str) -> list[Piece]:
         if not text:

@@ -14,11 +14,13 @@ from crushpy.core.messages import Image, Json, Message, SentStatus, Text, ToolCa
 from crushpy.llm.anthropic.thinking_binding import COMPACTION, TOOL_SEARCH_KINDS, binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import (
+    EMPTY,
     MAX_SEARCHES,
     WEB_SEARCH,
     accepts_signed_parts,
     opaque_blocks,
     ordered_parts,
+    prompt_parts,
 )
 from crushpy.llm.protocol import Request, ToolSpec
 
@@ -27,8 +29,6 @@ TOOL_SEARCH: Json = {"type": "tool_search_tool_bm25_20251119", "name": "tool_sea
 SIGNED_KINDS = frozenset({"thinking", "redacted_thinking"})
 DEFAULT_OUTPUT_TOKENS = 8_192
 """The format requires a limit in every request."""
-EMPTY = "(empty)"
-"""Replaces a blank text, which the server would refuse."""
 
 THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
 """Thinking budget for each effort, for models that need a number."""
@@ -211,7 +211,7 @@ def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]
         else:
-            role, blocks = "user", _user(message)
+            role, blocks = "user", [_shown(part) for part in prompt_parts(message)]
         if not blocks:
             continue
         if pending is not None and role == "assistant":
@@ -231,22 +231,16 @@ def _innermost(message: Json) -> list[Json]:
     return blocks[-1]["content"] if blocks[-1]["type"] == "tool_result" else blocks
 
 
-def _user(message: Message) -> list[Json]:
-    blocks: list[Json] = []
-    for part in message.parts:
-        match part:
-            case Text() if part.text.strip():
-                blocks.append({"type": "text", "text": part.text})
-            case Image():
-                blocks.append(_image(part))
-            case _:
-                pass
-    return blocks or [{"type": "text", "text": EMPTY}]
+def _shown(part: Text | Image) -> Json:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+    return {"type": "image", "source": source}
 
 
 def _result(result: ToolResult) -> Json:
-    content: list[Json] = [{"type": "text", "text": result.text if result.text.strip() else EMPTY}]
-    content += [_image(image) for image in result.images]
+    text = Text(result.text if result.text.strip() else EMPTY)
+    content = [_shown(part) for part in (text, *result.images)]
     block: Json = {"type": "tool_result", "tool_use_id": _name(result.call_id), "content": content}
     return {**block, "is_error": True} if result.is_error else block
 
@@ -267,11 +261,6 @@ def _reply(message: Message, kinds: frozenset[str]) -> list[Json]:
     if all(block["type"] in SIGNED_KINDS for block in blocks):
         return []  # the server refuses a turn of thinking alone
     return blocks
-
-
-def _image(image: Image) -> Json:
-    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-    return {"type": "image", "source": source}
 
 
 def _name(name: str) -> str:

@@ -1,9 +1,9 @@
 """Client for Gemini's generateContent protocol, for Google and compatible gateways."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crushpy.core.messages import Json
-from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.gemini.reply import ContentReader
 from crushpy.llm.gemini.request import GeminiQuirks, content_body
 from crushpy.llm.http_provider import HttpProvider, ReplyReader
@@ -11,7 +11,7 @@ from crushpy.llm.protocol import Request
 from crushpy.llm.vendors import BY_NAME
 
 if TYPE_CHECKING:
-    from crushpy.llm.error_reader import ErrorBody
+    pass
 
 VERSIONS = ("/v1alpha", "/v1beta", "/v1")
 """Suffixes of an address. The first is kept if given; otherwise /v1beta is used."""
@@ -46,9 +46,5 @@ class GeminiProvider(HttpProvider[GeminiQuirks]):
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")
 
-    def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
-        quirks = self._quirks[request.model]
-        if not (isinstance(failure, BadRequest) and failure.status == 400 and quirks.thinking):
-            return False
-        quirks.thinking = "thinking" not in body.raw.lower()
-        return not quirks.thinking
+    def _refusals(self, request: Request) -> Mapping[str, str]:
+        return {"thinking": "thinking"}

@@ -7,7 +7,7 @@ from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
 from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.opaque_parts import GEMINI_SEARCH_COST, cite
-from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.protocol import CallPiece, Done, Piece, ThinkingOpaque, ThinkingPiece
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 BLOCKED = {
@@ -76,9 +76,7 @@ class ContentReader(ReplyReader):
         queries: list[str] = grounding.get("webSearchQueries") or []
         self._search_cost += GEMINI_SEARCH_COST * len(queries)
         pages = [as_object(each.get("web")) for each in as_objects(grounding.get("groundingChunks"))]
-        links = "".join([cite(page, self._cited, "uri") for page in pages])
-        self._text_chars += len(links)
-        return [TextPiece(links)] if links else []
+        return self._say("".join([cite(page, self._cited, "uri") for page in pages]))
 
     def _part(self, part: Json) -> list[Piece]:
         signature = as_text(part.get("thoughtSignature"))
@@ -97,8 +95,7 @@ class ContentReader(ReplyReader):
         text = as_text(part.get("text"))
         if part.get("thought") is True:
             return [ThinkingPiece(text)] if text else []
-        start, self._text_chars = self._text_chars, self._text_chars + len(text)
-        pieces: list[Piece] = [TextPiece(text)] if text else []
+        start, pieces = self._text_chars, self._say(text)
         if signature:
             mark = {"type": SIGNED_TEXT, "signature": signature, "from": start, "to": self._text_chars}
             pieces.append(ThinkingOpaque(mark))

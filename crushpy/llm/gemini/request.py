@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
-from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks
+from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, prompt_parts
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.util.read_json import as_object, as_text
 
@@ -19,7 +19,6 @@ UNSIGNED = "skip_thought_signature_validator"
 """Google's placeholder signature for calls that its models did not make."""
 THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
 """Thinking budget for each effort, for models before Gemini 3."""
-EMPTY = "(empty)"
 
 _INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_.:-]")
 _VERSION = re.compile(r"gemini-(\d+)")
@@ -110,7 +109,7 @@ def _contents(request: Request, model: str) -> list[Json]:
             continue
         results = None
         if message.role == "user":
-            contents.append({"role": "user", "parts": _user(message)})
+            contents.append({"role": "user", "parts": [_shown(part) for part in prompt_parts(message)]})
             continue
         signed = accepts_signed_parts(message, request)
         if parts := [*_text(message, signed), *_calls(message, signed, with_ids)]:
@@ -135,24 +134,17 @@ def _append_status(contents: list[Json], status: str) -> None:
         parts.append({"text": status})
 
 
-def _user(message: Message) -> list[Json]:
-    parts: list[Json] = []
-    for part in message.parts:
-        match part:
-            case Text() if part.text:
-                parts.append({"text": part.text})
-            case Image():
-                parts.append(_image(part))
-            case _:
-                pass
-    return parts or [{"text": EMPTY}]
+def _shown(part: Text | Image) -> Json:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
 
 
 def _result(result: ToolResult, with_ids: bool) -> list[Json]:
     answer: Json = {"id": result.call_id} if with_ids else {}
     answer["name"] = _name(result.name)
     answer["response"] = {"error" if result.is_error else "output": result.text}
-    return [{"functionResponse": answer}, *map(_image, result.images)]
+    return [{"functionResponse": answer}, *map(_shown, result.images)]
 
 
 def _text(message: Message, signed: bool) -> list[Json]:
@@ -184,10 +176,6 @@ def _calls(message: Message, signed: bool, with_ids: bool) -> list[Json]:
         # Only the first of several calls is signed. An unsigned one was made by another model.
         parts[0]["thoughtSignature"] = UNSIGNED
     return parts
-
-
-def _image(image: Image) -> Json:
-    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}
 
 
 def _name(name: str) -> str:

@@ -10,11 +10,10 @@ from typing import Unpack
 
 from crushpy.core.messages import Json
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
-from crushpy.llm.model_servers import server_root
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
-from crushpy.llm.vendors import OLLAMA_BASE
+from crushpy.llm.vendors import OLLAMA_BASE, server_root
 from crushpy.util.read_json import as_object, as_objects
 
 

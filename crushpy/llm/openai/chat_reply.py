@@ -139,8 +139,9 @@ class ChunkReader(ReplyReader):
 
 
 def read_usage(usage: Json) -> Usage:
-    """The server's token counts. Tokens read from or written to a cache are not counted as input."""
-    details = as_object(usage.get("prompt_tokens_details"))
+    """The server's token counts, in both of OpenAI's protocols. Tokens read from or written to a cache are
+    not counted as input; the output includes reasoning."""
+    details = as_object(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
     read = first_count(details, "cached_tokens") or first_count(
         usage, "cache_read_input_tokens", "prompt_cache_hit_tokens", "cached_tokens"
     )

@@ -1,7 +1,7 @@
 """Clients for OpenAI's chat completions and Responses API, and every compatible server, without an SDK."""
 
 import re
-from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.core.messages import Json
 from crushpy.http.common import parse_url
-from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.errors import ModelError
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks, ReplyReader, StatusFallback
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
@@ -71,12 +71,8 @@ class _OpenAIProvider(HttpProvider[Quirks]):
         return (
             self._api.switch(failure.status, body.raw)
             or self._status.learn_refusal(request, failure, body)
-            or (isinstance(failure, BadRequest) and self._learn_quirk(request, failure, body))
+            or super()._adapt(request, failure, body)
         )
-
-    @abstractmethod
-    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        """Whether the refusal is about a parameter that has another form, or can be omitted."""
 
     def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
         return self._status.mark_moved(request, done)
@@ -85,8 +81,8 @@ class _OpenAIProvider(HttpProvider[Quirks]):
 class ChatQuirks(msgspec.Struct):
     """How a server differs for one model, learnt from its refusals."""
 
-    limit_switched: bool = False
-    """It knows the output limit by the other name."""
+    usual_limit: bool = True
+    """It knows the output limit by the name that is usual for its address."""
     usage_in_stream: bool = True
 
 
@@ -120,27 +116,12 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
         """The server's name for the output limit."""
         host = parse_url(self._api.url).host
         newer = host == "api.openai.com" or host.endswith(".openai.azure.com")
-        return "max_completion_tokens" if newer != quirks.limit_switched else "max_tokens"
+        return "max_completion_tokens" if newer == quirks.usual_limit else "max_tokens"
 
-    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        quirks = self._quirks[request.model]
-        if quirks.usage_in_stream and "stream_options" in body.raw:
-            quirks.usage_in_stream = False
-            return True
-        if quirks.limit_switched or not request.max_output_tokens:
-            return False
-        quirks.limit_switched = self._output_limit(quirks) in body.raw
-        return quirks.limit_switched
-
-
-REFUSED_QUIRKS = (
-    ("searches_tools", re.compile(r"defer_loading|tool_search|namespace", re.I)),
-    ("encrypted", re.compile(r"encrypted.content|\binclude\b", re.I)),
-    ("summary", re.compile(r"reasoning\.summary|reasoning summar|must be verified", re.I)),
-    ("reasoning", re.compile(r"\breasoning\b", re.I)),
-    ("cache_key", re.compile(r"prompt_cache_key", re.I)),
-)
-"""The fields of `ResponsesQuirks`, each with a pattern of the errors that are about it."""
+    def _refusals(self, request: Request) -> Mapping[str, str]:
+        limit = self._output_limit(self._quirks[request.model])
+        limits = {"usual_limit": limit} if request.max_output_tokens else {}
+        return {"usage_in_stream": "stream_options", **limits}
 
 
 class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
@@ -162,10 +143,11 @@ class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
             request = msgspec.structs.replace(request, deferred=())
         return responses_body(self._status.place_status(request), name, quirks, self._histories)
 
-    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        quirks = self._quirks[request.model]
-        for name, pattern in REFUSED_QUIRKS if failure.status in (400, 422) else ():
-            if getattr(quirks, name) and pattern.search(body.raw):
-                setattr(quirks, name, False)
-                return True
-        return False
+    def _refusals(self, request: Request) -> Mapping[str, str]:
+        return {
+            "searches_tools": r"defer_loading|tool_search|namespace",
+            "encrypted": r"encrypted.content|\binclude\b",
+            "summary": r"reasoning\.summary|reasoning summar|must be verified",
+            "reasoning": r"\breasoning\b",
+            "cache_key": "prompt_cache_key",
+        }

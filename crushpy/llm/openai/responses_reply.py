@@ -6,9 +6,10 @@ from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader, Reported
 from crushpy.llm.opaque_parts import SEARCH_COST, cite, record_position
+from crushpy.llm.openai.chat_reply import read_usage
 from crushpy.llm.openai.responses_request import NAMESPACE, PHASE, TOOL_SEARCH_ITEMS
-from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count
+from crushpy.llm.protocol import CallPiece, Done, Piece, ThinkingOpaque, ThinkingPiece
+from crushpy.util.read_json import as_index, as_object, as_objects, as_text
 
 
 class _Item(msgspec.Struct):
@@ -133,9 +134,8 @@ class ResponseReader(ReplyReader):
 
     def _add_text(self, item: _Item, text: str) -> list[Piece]:
         item.streamed = item.streamed or bool(text)
-        self._text_chars += len(text)
         self._texts.append(text)
-        return [TextPiece(text)] if text else []
+        return self._say(text)
 
     def _add_thinking(self, item: _Item, text: str) -> list[Piece]:
         item.streamed = item.streamed or bool(text)
@@ -158,7 +158,8 @@ class ResponseReader(ReplyReader):
         self.ended = True
         self._incomplete_reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         if usage := as_object(response.get("usage")):
-            self._usage = _usage(usage)
+            used = read_usage(usage)
+            self._usage = used if used.total > used.output_tokens else None
         pieces: list[Piece] = []
         if not self._items:
             for index, item in enumerate(as_objects(response.get("output"))):
@@ -169,19 +170,3 @@ class ResponseReader(ReplyReader):
 def _summary(reasoning: Json) -> str:
     parts = as_objects(reasoning.get("summary")) or as_objects(reasoning.get("content"))
     return "\n\n".join(as_text(part.get("text")) for part in parts)
-
-
-def _usage(usage: Json) -> Usage | None:
-    """Tokens read from or written to a cache are not counted as input; the output includes reasoning."""
-    prompt = first_count(usage, "input_tokens")
-    if not prompt:
-        return None
-    details = as_object(usage.get("input_tokens_details"))
-    read = min(prompt, first_count(details, "cached_tokens"))
-    written = min(prompt - read, first_count(details, "cache_write_tokens", "cache_creation_tokens"))
-    return Usage(
-        prompt - read - written,
-        first_count(usage, "output_tokens"),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-    )

@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
-from crushpy.llm.opaque_parts import WEB_SEARCH, accepts_signed_parts, ordered_parts
+from crushpy.llm.opaque_parts import WEB_SEARCH, accepts_signed_parts, ordered_parts, prompt_parts
 from crushpy.llm.protocol import Request, ToolSpec
 
 REASONING = "reasoning"
@@ -108,12 +108,12 @@ def _input(request: Request) -> list[Json]:
         if message.result is not None:
             items.append(_result(message.result))
         elif message.role == "user":
-            items.append(_message("user", _user(message)))
+            items.append(_message("user", [_shown(part) for part in prompt_parts(message)]))
         else:
             kinds = KINDS if accepts_signed_parts(message, request) else frozenset[str]()
             items += _reply(message, kinds | TOOL_SEARCH_ITEMS if kinds and request.deferred else kinds)
     if request.status and request.status_placement != "append":
-        items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
+        items.append(_message("developer", [_shown(Text(request.status))]))
     elif request.status:
         _append_status(items, request.status)
     return items
@@ -121,7 +121,7 @@ def _input(request: Request) -> list[Json]:
 
 def _append_status(items: list[Json], status: str) -> None:
     last = items[-1] if items else {}
-    block: Json = {"type": "input_text", "text": status}
+    block = _shown(Text(status))
     if last.get("role") == "user":
         last["content"].append(block)
     elif isinstance(text := last.get("output"), str):
@@ -136,23 +136,16 @@ def _message(role: str, content: list[Json]) -> Json:
     return {"type": "message", "role": role, "content": content}
 
 
-def _user(message: Message) -> list[Json]:
-    content: list[Json] = []
-    for part in message.parts:
-        match part:
-            case Text():
-                content.append({"type": "input_text", "text": part.text})
-            case Image():
-                content.append(_image(part))
-            case _:
-                pass
-    return content
+def _shown(part: Text | Image) -> Json:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": part.text}
+    return {"type": "input_image", "image_url": f"data:{part.media_type};base64,{part.data}"}
 
 
 def _result(result: ToolResult) -> Json:
     output: str | list[Json] = result.text
     if result.images:
-        output = [{"type": "input_text", "text": result.text}, *map(_image, result.images)]
+        output = [_shown(part) for part in (Text(result.text), *result.images)]
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
@@ -177,7 +170,3 @@ def _reply(message: Message, kinds: frozenset[str]) -> list[Json]:
     while items and items[-1]["type"] == REASONING:
         items.pop()
     return items
-
-
-def _image(image: Image) -> Json:
-    return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{image.data}"}
