@@ -16,7 +16,7 @@ from crushpy.acp import updates
 from crushpy.acp import wire_types as wire
 from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
-from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS, EFFORTS, METHODS, MODE_VALUES, CommandValue
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
@@ -30,14 +30,6 @@ from crushpy.tools.files.text_file import decode, normalize
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.util.spawn import spawn
 
-MODE_NAMES = {"ask": "Ask", "edits": "Edit", "plan": "Plan"}
-MODE_HELP = {
-    "ask": "Asks before changes.",
-    "edits": "Edits files in the folder without asking.",
-    "plan": "Only reads, and plans.",
-}
-EFFORTS = ("", "low", "medium", "high")
-METHODS = {"auto": "crushpy decides when to compact", "llm": "the model decides when to compact"}
 STOP_REASONS = {
     "done": "end_turn",
     "loop": "end_turn",
@@ -148,7 +140,7 @@ class EditorThread:
 
     def state(self) -> Json:
         """Modes and options, as in the answers to session/new, load and resume."""
-        modes = [{"id": mode, "name": MODE_NAMES[mode], "description": MODE_HELP[mode]} for mode in MODES]
+        modes = [{"id": mode.value, "name": mode.title, "description": mode.help} for mode in MODE_VALUES]
         return {
             "modes": {"currentModeId": self.conversation.approvals.mode, "availableModes": modes},
             "configOptions": self.options(),
@@ -156,14 +148,12 @@ class EditorThread:
 
     def options(self) -> list[Json]:
         settings, info = self.conversation.settings, self.conversation.info
-        names = dict.fromkeys(
-            name for name in (info.model, settings.model, settings.small_model, *settings.models) if name
-        )
-        efforts = {effort: effort or "default" for effort in EFFORTS}
+        names = (info.model, settings.model, settings.small_model, *settings.models)
+        models = [CommandValue(name, name) for name in dict.fromkeys(names) if name]
         return [
-            _select("model", "Model", "model", info.model, {name: name for name in names}),
-            _select("mode", "Mode", "mode", self.conversation.approvals.mode, MODE_NAMES),
-            _select("effort", "Effort", "thought_level", settings.effort, efforts),
+            _select("model", "Model", "model", info.model, models),
+            _select("mode", "Mode", "mode", self.conversation.approvals.mode, MODE_VALUES),
+            _select("effort", "Effort", "thought_level", settings.effort, EFFORTS),
             _select("compaction", "Compaction", "_compaction", info.compaction, METHODS),
         ]
 
@@ -445,8 +435,8 @@ class EditorThread:
         self.conversation.answer(event.id, answer)
 
 
-def _select(name: str, title: str, category: str, current: str, values: dict[str, str]) -> Json:
-    options = [{"value": value, "name": text} for value, text in values.items()]
+def _select(name: str, title: str, category: str, current: str, values: Sequence[CommandValue]) -> Json:
+    options = [{"value": value.value, "name": value.title, "description": value.help} for value in values]
     base: Json = {"id": name, "name": title, "category": category, "type": "select"}
     return {**base, "currentValue": current, "options": options}
 

@@ -4,7 +4,36 @@ It is below the settings, because `keys.<action>` is a setting of every command.
 `tui/actions`.
 """
 
+from collections.abc import Sequence
+
 from crushpy.core.messages import Data
+
+
+class CommandValue(Data, frozen=True):
+    """One of the values that a command sets."""
+
+    value: str
+    """As it is stored."""
+    title: str
+    """Typed in lower case."""
+    help: str = ""
+
+
+MODE_VALUES = (
+    CommandValue("ask", "Ask", "asks before changes"),
+    CommandValue("edits", "Edits", "edits files in the folder without asking"),
+    CommandValue("plan", "Plan", "only reads, and plans"),
+)
+METHODS = (CommandValue("auto", "Auto", "crushpy decides"), CommandValue("llm", "LLM", "the model decides"))
+EFFORTS = tuple(
+    CommandValue(effort, effort.capitalize() or "Default") for effort in ("", "low", "medium", "high")
+)
+
+
+def next_value(values: Sequence[CommandValue], current: str) -> str:
+    """The value after the current one, or the first one."""
+    stored = [value.value for value in values]
+    return stored[(stored.index(current) + 1) % len(stored)]
 
 
 class AppCommand(Data, frozen=True):
@@ -15,14 +44,22 @@ class AppCommand(Data, frozen=True):
     help: str
     slash: str = ""
     """Without the slash; empty if it cannot be typed."""
-    argument: str = ""
+    takes: str = ""
     """What follows it, as a hint; in brackets if it may be left out: [focus words]."""
     key: str = ""
     """Textual's name of a key, changed by `keys.<action>` in the settings."""
     aliases: tuple[str, ...] = ()
     """Other names for `slash`, known from other agents."""
     in_editor: bool = False
-    """Whether `crushpy acp` offers it in an editor's thread also."""
+    """Whether `crushpy acp` offers it in an editor's thread also. Its help must be true there as well."""
+    values: tuple[CommandValue, ...] = ()
+    """What it sets, if that is one of a few values."""
+
+    @property
+    def argument(self) -> str:
+        """What follows it: `takes`, or one of the values."""
+        names = "|".join(value.title.lower() for value in self.values)
+        return f"[{names}]" if names else self.takes
 
     @property
     def needs_argument(self) -> bool:
@@ -40,128 +77,52 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "select_compaction",
         "Who decides when to compact: crushpy or the model.",
         "compaction",
-        "[auto|llm]",
-        "ctrl+t",
+        key="ctrl+t",
+        values=METHODS,
     ),
     AppCommand(
-        "Compact Now",
-        "compact",
-        "Compact now; shows the summary first.",
-        "compact",
-        "[focus words]",
-        in_editor=True,
+        "Compact Now", "compact", "Compact the context now.", "compact", "[focus words]", in_editor=True
     ),
     AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
+    AppCommand("Branch", "branch", "Work aside; only the result returns.", "branch", "GOAL", in_editor=True),
     AppCommand(
-        "Branch", "branch", "Work in a branch; only its result returns.", "branch", "GOAL", in_editor=True
+        "Return", "return_to_parent", "End the branch with its result.", "return", "[TEXT]", in_editor=True
     ),
+    AppCommand("Side Question", "ask_aside", "Ask about the context; adds nothing to it.", "btw", "QUESTION"),
+    AppCommand("Pin", "pin", "Keep a text or file in every compaction.", "pin", "TEXT|@FILE", in_editor=True),
+    AppCommand("Pins", "pins", "Texts and files that every compaction keeps.", "pins", in_editor=True),
     AppCommand(
-        "Return",
-        "return_to_parent",
-        "End the branch with TEXT or the last reply.",
-        "return",
-        "[TEXT]",
-        in_editor=True,
-    ),
-    AppCommand(
-        "Side Question",
-        "ask_aside",
-        "Ask about the context at any time; adds nothing.",
-        "btw",
-        "QUESTION",
-    ),
-    AppCommand(
-        "Pin",
-        "pin",
-        "Keep a text or a file verbatim in every compaction.",
-        "pin",
-        "TEXT|@FILE",
-        in_editor=True,
-    ),
-    AppCommand("Pins", "pins", "List and remove pins.", "pins", in_editor=True),
-    AppCommand(
-        "Standing Rules",
-        "rules",
-        "List, add, pin and drop standing rules.",
-        "rules",
-        "[TEXT]",
-        in_editor=True,
+        "Standing Rules", "rules", "The standing rules; TEXT adds one.", "rules", "[TEXT]", in_editor=True
     ),
     AppCommand("Edit Summary Template", "edit_template", "Edit the sections of later summaries.", "template"),
     AppCommand(
-        "New Session",
-        "new_conversation",
-        "Begin a new conversation.",
-        "new",
-        key="ctrl+n",
-        aliases=("clear",),
+        "New Session", "new_conversation", "Begin a new conversation.", "new", "", "ctrl+n", ("clear",)
     ),
     AppCommand(
-        "Sessions",
-        "sessions",
-        "Resume, rename, search and delete conversations.",
-        "sessions",
-        key="ctrl+r",
-        aliases=("resume",),
+        "Sessions", "sessions", "Resume, rename, search and delete.", "sessions", "", "ctrl+r", ("resume",)
     ),
     AppCommand(
         "Resume Last", "resume_last", "Resume the latest conversation of this folder.", "continue", key="f2"
     ),
     AppCommand(
-        "Session Tree", "tree", "All sessions of this conversation.", "tree", key="ctrl+l", in_editor=True
+        "Session Tree", "tree", "All sessions of this conversation.", "tree", "", "ctrl+l", in_editor=True
     ),
-    AppCommand(
-        "Undo Changes",
-        "undo_files",
-        "Undo the last turn's file changes; shows the diff.",
-        "undo",
-        "[FILE|all]",
-    ),
+    AppCommand("Undo Changes", "undo_files", "Undo the last turn's file changes.", "undo", "[FILE|all]"),
     AppCommand("Redo Changes", "redo_files", "Redo undone changes.", "redo", "[FILE|all]"),
     AppCommand("Rewind", "rewind", "Go back to a prompt: conversation, files or both.", "rewind"),
     AppCommand(
         "Undo Compaction", "undo_compaction", "Undo the last compaction.", "undo-compaction", in_editor=True
     ),
+    AppCommand("Search", "search", "Search all messages.", "search", "[words]", "ctrl+f", in_editor=True),
     AppCommand(
-        "Search",
-        "search",
-        "Search all messages, also before compactions.",
-        "search",
-        "[words]",
-        "ctrl+f",
-        in_editor=True,
-    ),
-    AppCommand(
-        "Context Inspector",
-        "inspect",
-        "What fills the model's window.",
-        "context",
-        key="ctrl+o",
-        in_editor=True,
+        "Context Inspector", "inspect", "What fills the window.", "context", "", "ctrl+o", in_editor=True
     ),
     AppCommand("Cost", "show_cost", "Tokens and money: here, forecast and past days.", "cost", "[days]"),
+    AppCommand("Switch Model", "switch_model", "Use another model from now on.", "model", "[name [always]]"),
     AppCommand(
-        "Switch Model",
-        "switch_model",
-        "Use another model from the next request on.",
-        "model",
-        "[name [always]]",
+        "Thinking Effort", "effort", "How long the model thinks, if it can.", "effort", values=EFFORTS
     ),
-    AppCommand(
-        "Thinking Effort",
-        "effort",
-        "How long the model thinks, if it can.",
-        "effort",
-        "[default|low|medium|high]",
-    ),
-    AppCommand(
-        "Mode",
-        "switch_mode",
-        "Switch the mode: ask, edits allowed, plan.",
-        "mode",
-        "[ask|edits|plan]",
-        "shift+tab",
-    ),
+    AppCommand("Mode", "switch_mode", "Switch the mode.", "mode", key="shift+tab", values=MODE_VALUES),
     AppCommand("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
     AppCommand("Queue", "queue", "Send a prompt after the running turn.", "queue", "TEXT"),
     AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
@@ -189,11 +150,10 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Redraw", "redraw", "Redraw the screen.", key="f5"),
     AppCommand("Glossary", "glossary", "What compaction, evidence and the other terms mean.", "glossary"),
     AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
-    AppCommand(
-        "Quit", "quit", "Quit; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)
-    ),
+    AppCommand("Quit", "quit", "Quit; the conversation can be resumed.", "quit", "", "ctrl+q", ("exit",)),
 )
 
+BY_ACTION = {command.action: command for command in APP_COMMANDS}
 FORMER_NAMES = {"undo-boundary": "undo-compaction", "lineage": "tree", "recall": "search"}
 """Slash commands that were called differently: errors name the new one. `keys` has them with underscores."""
 

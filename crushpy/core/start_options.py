@@ -8,9 +8,8 @@ from functools import cache
 from typing import Annotated, Any, get_args
 
 from crushpy.core.access import MODES
+from crushpy.core.app_commands import METHODS
 from crushpy.core.messages import Data
-
-METHODS = ("auto", "llm")
 
 
 class StartFlag(Data, frozen=True):
@@ -62,7 +61,7 @@ class StartOptions(Data, frozen=True):
         StartFlag(
             ("--compaction",),
             "Who decides when to compact: crushpy (auto) or the model (llm).",
-            choices=METHODS,
+            choices=tuple(method.value for method in METHODS),
             setting="compaction.method",
         ),
     ] = ""

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
-from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS, BY_ACTION
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
@@ -210,7 +210,7 @@ class CrushpyApp(AdaptedApp):
         if action == "command" and self.screen is not self._chat:
             return parameters[:1] == ("quit",)  # other keys belong to the dialog
         if action == "command" and self._chat is not None and self._chat.prompt.takes_commands:
-            asked = next((command for command in APP_COMMANDS if parameters[:1] == (command.action,)), None)
+            asked = BY_ACTION.get(str(parameters[0]))
             if asked is not None and self._chat.command_keys.get(asked.action, asked.key) == VIM_REDO:
                 return False
         return super().check_action(action, parameters)

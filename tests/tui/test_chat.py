@@ -216,7 +216,7 @@ async def test_a_slash_command_switches_the_compaction_method_and_it_is_remember
         await app.say("/compaction llm")
         await app.sees("Compaction method: llm (the model decides).", "compaction llm")
         await app.say("/compaction sometimes")
-        await app.sees("'sometimes' is not a compaction method. Choose auto or llm.")
+        await app.sees("'sometimes' is not one of auto, llm.")
     assert state(home)["compaction"] == {"method": "llm"}
 
 

@@ -2,14 +2,16 @@
 
 import inspect
 from collections import Counter
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.core.app_commands import APP_COMMANDS, AppCommand
-from crushpy.settings.schema import Keys
+from crushpy.core.access import MODES
+from crushpy.core.app_commands import APP_COMMANDS, BY_ACTION, AppCommand
+from crushpy.settings.schema import Keys, Settings
 from crushpy.tui.actions import ACTIONS, GROUPS
 
 __all__ = ["start"]
@@ -45,6 +47,16 @@ def test_commands_have_unique_names_and_keys(field: str) -> None:
     assert not shared, f"Two commands of crushpy/core/app_commands.py have the same {field}: {shared}"
 
 
+def test_mode_values_are_the_modes_of_the_permissions() -> None:
+    assert tuple(value.value for value in BY_ACTION["switch_mode"].values) == MODES
+
+
+def test_effort_values_are_those_of_the_setting() -> None:
+    efforts = tuple(value.value for value in BY_ACTION["effort"].values)
+    assert efforts == get_args(get_type_hints(Settings)["effort"])
+    assert BY_ACTION["effort"].argument == "[default|low|medium|high]"
+
+
 @pytest.mark.slow
 async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing_is_stored(
     start: Start, llm: ScriptedLLM
@@ -78,5 +90,5 @@ async def test_a_command_as_the_first_prompt_is_a_command(start: Start, llm: Scr
 async def test_a_narrow_menu_leaves_out_arguments_not_the_sentence(start: Start) -> None:
     async with start(size=(60, 20)) as app:
         await app.type("/mo")
-        await app.sees("/model", "Use another model from the next request on.")
+        await app.sees("/model", "Use another model from now on.")
         assert "[name" not in app.text

@@ -128,9 +128,9 @@ async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
         await app.rests()
         before = app.conversation.info.id
         await app.press("tab")
-        await app.sees("b Fork here")
+        await app.sees("f Fork here")
         await go_to(app, app.conversation.history[1].id)
-        await app.press("b")
+        await app.press("f")
         await app.sees("This is a fork that ends here")
         assert app.conversation.info.parent_id == before and app.conversation.info.kind == "fork"
         assert [message.text for message in app.conversation.history] == [
@@ -158,8 +158,8 @@ async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm:
         await app.shows(SessionReaderScreen)
         await app.sees("The first answer.")
         await app.press("home")
-        await app.sees("b Fork here")
-        await app.press("b")
+        await app.sees("f Fork here")
+        await app.press("f")
         await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
         assert [message.text for message in app.conversation.history] == ["one"]
         assert app.conversation.info.parent_id == before
@@ -171,7 +171,7 @@ async def test_branch_is_refused_during_a_turn(start: Start, llm: ScriptedLLM) -
         await app.say("go")
         await app.sees("Half")
         before = app.conversation.info.id
-        await app.press("tab", "home", "b")
+        await app.press("tab", "home", "f")
         await app.sees("The agent is working")
         assert app.conversation.info.id == before
 

@@ -66,7 +66,7 @@ async def test_a_hit_before_a_compaction_or_in_a_task_is_shown_to_read(
     async with start(session=tip.id) as app:
         await search(app, "zebra")
         await app.shows(SessionReaderScreen)
-        await app.sees("a zebra in the past", f"Session {first.id}", "g Continue here", "b Fork here")
+        await app.sees("a zebra in the past", f"Session {first.id}", "g Continue here", "f Fork here")
         await app.until(lambda: highlighted(app) == "zebra", "the highlight")
         await app.press("escape")
         await search(app, "giraffe")
@@ -89,7 +89,7 @@ async def test_a_hit_in_another_conversation_is_read_and_gone_on_with_or_forked(
         await app.shows(SessionReaderScreen)
         await app.until(lambda: highlighted(app) == "stripes", "the highlight")
         assert app.conversation.info.id == before
-        await app.press("b")
+        await app.press("f")
         await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the fork")
         assert app.conversation.info.parent_id == other.id
         assert [message.text for message in app.conversation.history if message.text] == [

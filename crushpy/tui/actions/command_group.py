@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from crushpy.core.app_commands import BY_ACTION, CommandValue
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.screens.overlay import PanelScreen
@@ -39,6 +40,23 @@ class CommandGroup:
 
     async def choose(self, title: str, choices: Sequence[Choice], hint: str = "") -> str | None:
         return await self.show(ChooseScreen(title, choices, hint=hint))
+
+    async def choose_value(
+        self, action: str, typed: str, current: str, hint: str = ""
+    ) -> CommandValue | None:
+        """The value of a command that was typed, or one chosen from all of them; None if none was."""
+        command = BY_ACTION[action]
+        values = {value.title.lower(): value for value in command.values}
+        name: str | None = typed.strip().lower()
+        if not name:
+            choices = [
+                Choice(name, value.title, value.help, value.value == current)
+                for name, value in values.items()
+            ]
+            name = await self.choose(command.title, choices, hint)
+        if name is not None and name not in values:
+            raise RefusedCommand(f"{command.title}: {name!r} is not one of {', '.join(values)}.")
+        return None if name is None else values[name]
 
     async def show_panel(self, heading: str, body: "str | Widget") -> None:
         """Shows what a command reports until Esc closes it."""

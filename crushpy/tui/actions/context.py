@@ -26,7 +26,6 @@ MAX_TOAST_CHARS = 400
 MAX_DAYS_DIGITS = 5
 MAX_CHART_COLUMNS, MIN_CHART_COLUMNS = 90, 24
 NOTICE_MARGIN_COLUMNS = 6
-METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
 
 class ContextCommands(CommandGroup):
@@ -125,21 +124,11 @@ class ContextCommands(CommandGroup):
 
     async def select_compaction(self, argument: str) -> None:
         """Selects who decides when to compact; applies from the next request, and is saved."""
-        method: str | None = argument.strip().lower()
-        if not method:
-            titles = {"auto": "Auto", "llm": "LLM"}
-            current = self.conversation.info.compaction
-            choices = [
-                Choice(method, titles[method], words, method == current) for method, words in METHODS.items()
-            ]
-            hint = "Applies from the next request, and is saved"
-            method = await self.choose("Select Compaction Method", choices, hint)
-        if method is None:
-            return
-        if method not in METHODS:
-            raise RefusedCommand(f"{method!r} is not a compaction method. Choose auto or llm.")
-        costs = await self.conversation.choices.select_compaction(method)
-        self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
+        current, hint = self.conversation.info.compaction, "Applies from the next request, and is saved"
+        chosen = await self.choose_value("select_compaction", argument, current, hint)
+        if chosen is not None:
+            costs = await self.conversation.choices.select_compaction(chosen.value)
+            self.say(f"Compaction method: {chosen.value} ({chosen.help}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
         self.require_idle()

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from crushpy.core.access import MODES, Mode
+from crushpy.core.access import Mode
+from crushpy.core.app_commands import MODE_VALUES, next_value
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tools.errors import ConsentNeeded
@@ -16,10 +17,8 @@ from crushpy.tui.textual_adapter import app_of
 if TYPE_CHECKING:
     from crushpy.engine.runtime import ExtensionKind, McpServer
 
-DEFAULT_EFFORT = "default"
 ALWAYS = "always"
 """After a model's name: also for new conversations."""
-EFFORTS = (DEFAULT_EFFORT, "low", "medium", "high")
 
 
 class SettingsCommands(CommandGroup):
@@ -45,25 +44,18 @@ class SettingsCommands(CommandGroup):
         self.say(f"Model: {name}, from the next request, {scope}.")
 
     async def effort(self, argument: str) -> None:
-        chosen: str | None = argument.strip().lower()
-        if not chosen:
-            current = self.conversation.settings.effort or DEFAULT_EFFORT
-            choices = [Choice(name, name.capitalize(), current=name == current) for name in EFFORTS]
-            chosen = await self.choose("Thinking Effort", choices)
-        if chosen is None:
-            return
-        if chosen not in EFFORTS:
-            raise RefusedCommand(f"{chosen!r} is not a thinking effort. Choose one of {', '.join(EFFORTS)}.")
-        self.conversation.choices.select_effort("" if chosen == DEFAULT_EFFORT else chosen)
-        self.say(f"Thinking effort: {chosen}.")
+        chosen = await self.choose_value("effort", argument, self.conversation.settings.effort)
+        if chosen is not None:
+            self.conversation.choices.select_effort(chosen.value)
+            self.say(f"Thinking effort: {chosen.title.lower()}.")
 
     async def switch_mode(self, argument: str) -> None:
-        following = MODES[(MODES.index(self.conversation.approvals.mode) + 1) % len(MODES)]
-        named = argument.strip().lower() or following
-        wanted: Mode | None = next((mode for mode in MODES if mode == named), None)
-        if wanted is None:
-            raise RefusedCommand(f"{named!r} is not a mode. Choose one of {', '.join(MODES)}.")
-        await self.conversation.choices.select_mode(wanted)
+        """Without a name, the next mode."""
+        mode = argument or next_value(MODE_VALUES, self.conversation.approvals.mode)
+        if (
+            chosen := await self.choose_value("switch_mode", mode, self.conversation.approvals.mode)
+        ) is not None:
+            await self.conversation.choices.select_mode(cast(Mode, chosen.value))
 
     async def toggle_yolo(self, argument: str) -> None:
         on = self.conversation.choices.toggle_yolo()

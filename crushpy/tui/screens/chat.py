@@ -16,7 +16,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
 
-from crushpy.core.app_commands import APP_COMMANDS, AppCommand, by_slash
+from crushpy.core.app_commands import BY_ACTION, AppCommand, by_slash
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
@@ -431,11 +431,9 @@ class ChatScreen(ChatHost):
         self._undo_asked = ""
         self.recent_actions = [action, *(earlier for earlier in self.recent_actions if earlier != action)]
         greeted, shown = self.greeter.card_key, self.transcript.keys()
-        needed = next(
-            (command for command in APP_COMMANDS if command.action == action and command.needs_argument), None
-        )
-        if needed is not None and not argument.strip():
-            self.say(f"Run /{needed.slash} {needed.argument}. {needed.help}", warning=True)
+        command = BY_ACTION.get(action)
+        if command is not None and command.needs_argument and not argument.strip():
+            self.say(f"Run /{command.slash} {command.argument}. {command.help}", warning=True)
             return False
         if action not in ENGINE_FREE_ACTIONS:
             await self.tried.wait()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from textual.binding import Binding
 from textual.content import Content
 
+from crushpy.core.app_commands import EFFORTS, next_value
 from crushpy.llm.model_listing import (
     ListedModel,
     ask_servers,
@@ -21,7 +22,6 @@ from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import ListScreen, in_worker, spread
 
-EFFORT_STEPS = ("", "low", "medium", "high")
 MAX_UNAVAILABLE_ROWS = 300
 """Models shown that cannot be used yet; a longer filter narrows them down."""
 MIN_COLUMNS_FOR_PRICES = 60
@@ -164,7 +164,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         if isinstance(row, ListedModel) and not row.info.thinking:
             tell(self, f"{row.info.name} has no thinking effort.")
             return
-        self._effort = EFFORT_STEPS[(EFFORT_STEPS.index(self._effort) + 1) % len(EFFORT_STEPS)]
+        self._effort = next_value(EFFORTS, self._effort)
         self.refresh_rows()
 
 

@@ -28,7 +28,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     SessionReaderScreen Transcript { height: 1fr; }
     """
     BINDINGS = [
-        Binding("f", "fold", "Fold or unfold"),
+        Binding("f6", "fold", "Fold or unfold"),
         Binding("g", "go_on", "Continue here"),
         Binding("escape", "close", "Close"),
     ]

@@ -55,7 +55,7 @@ class Transcript(InteractionHost):
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
         Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every compaction carries it"),
-        Binding("b", "activate('fork')", "Fork here", tooltip="continue in a fork that ends here"),
+        Binding("f", "activate('fork')", "Fork here", tooltip="continue in a fork that ends here"),
         Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "interact('open_link')", "Open link", tooltip="open its link; again, the next one"),
