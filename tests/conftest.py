@@ -79,10 +79,20 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the PostgreSQL server is slow; the other marks are at the tests."""
+    """Whatever needs the PostgreSQL server is slow, and cases that `sampled` leaves out are nightly."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if "postgres" in {group.args[0] for group in item.iter_markers("xdist_group")}:
             item.add_marker("slow")
+        mark = item.get_closest_marker("sampled")
+        if mark is not None and mark.kwargs and not ALL:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for number, same in enumerate(cases.values()):  # tests of one list begin at different cases
+        mark = same[0].get_closest_marker("sampled")
+        every = min(mark.kwargs["every"], len(same)) if mark else 1
+        for index, item in enumerate(same):
+            if index % every != number % every:
+                item.add_marker("nightly")
 
 
 def pytest_collection_finish() -> None:

@@ -123,7 +123,7 @@ def test_an_editable_install_uses_the_checkouts_templates(tmp_path: Path) -> Non
     assert (Path(folder), int(count)) == (ROOT / "templates", len(TEMPLATES))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     code = f"from hatchling.build import build_sdist; print(build_sdist({str(tmp_path)!r}))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)

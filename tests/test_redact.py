@@ -215,6 +215,7 @@ HOSTILE: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_megabytes_of_anything_are_done_long_before_the_timeout(name: str) -> None:

@@ -132,6 +132,7 @@ def test_single_line_has_no_line_breaks() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=4)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "piece", ["\x1b]0;", "\x1b[", "\x1b[0", "\x9d", "\x1bP" + "x" * 50, "\u202e", "\u200d", "\r"]

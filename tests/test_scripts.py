@@ -153,7 +153,7 @@ def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path, with_
     assert run(checkout / "bin/check-pythons", PYTHONS=sys.executable, PATH=with_programs).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_checks_run_without_uv(checkout: Path, with_programs: str) -> None:
     """The lock that pip would install it from is not there."""
     program(checkout.parent / "programs/uv", "#!/bin/sh\nexit 1\n")

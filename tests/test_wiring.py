@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,13 @@ def test_what_is_set_from_outside_is_found(tmp_path: Path) -> None:
     assert sorted(_callbacks(tmp_path)) == ["show", "tell"]
 
 
-def _modules(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    for file in sorted(folder.rglob("*.py")):
-        yield file, ast.parse(file.read_text(encoding="utf-8"))
+def _modules(folder: Path) -> list[tuple[Path, ast.Module]]:
+    return [(file, _parsed(file)) for file in sorted(folder.rglob("*.py"))]
+
+
+@cache
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _assigned(folder: Path) -> Iterator[Found]:

@@ -20,7 +20,7 @@ WINDOW = 200_000
 FEW = QUICK if ALL else replace(QUICK, generations=3, paths=45, failing=24, todos=9, requests=12)
 
 
-@pytest.mark.sampled
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "sizes"), [("useless", QUICK), ("failing", FEW)])
 async def test_facts_survive_every_generation_whatever_the_summariser_is_worth(
     name: str, sizes: scenario.Sizes

@@ -94,6 +94,7 @@ def rescued_lines(home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("accident", ACCIDENTS, ids=lambda accident: accident.__name__)
 def test_the_turn_stops_before_the_next_tool_and_saves_its_messages(
     run: Run,

@@ -163,6 +163,7 @@ def test_an_old_picture_is_a_line_for_a_model_without_eyes(
 # --- refused before any request --------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -63,6 +63,7 @@ def roles(session: dict[str, Any]) -> list[str]:
     return [message["role"] for message in session["messages"]]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_connection_that_is_lost_anywhere_in_a_turn_is_made_anew_and_all_is_there_once(
     run: Run,

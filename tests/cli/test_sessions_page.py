@@ -300,6 +300,7 @@ def test_an_empty_and_an_imported_conversation_make_pages(cli: Cli, workspace: P
     assert written(page(cli, imported.id)[0])["imported"] == "codex"
 
 
+@pytest.mark.nightly
 def test_a_conversation_of_a_thousand_sessions_makes_one_page(cli: Cli, workspace: Path, fill: Fill) -> None:
     async def write(store: Store) -> SessionInfo:
         last = await begun(store, "t", "start", cwd=str(workspace))

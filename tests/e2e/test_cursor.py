@@ -17,6 +17,7 @@ def marked(terminal: Terminal) -> list[str]:
     return [line for line in lines if line.startswith("▌") and "say " not in line]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("rows", [30, 12])
 def test_cursor_marks_only_its_item(launch: Callable[..., Terminal], llm: ScriptedLLM, rows: int) -> None:
     words = ("one", "two", "three", "four")

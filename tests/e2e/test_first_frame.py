@@ -195,6 +195,7 @@ def test_ctrl_c_clears_a_draft_and_the_next_one_ends_the_start(launch: Launch, g
         terminal.wait_for("│ right\n", "test-model")
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "damage", ["", "[]", "{", '{"KEY": 3}', '{"KEY": {"place": "x", "status": 3, "theme": []}}']
 )

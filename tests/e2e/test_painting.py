@@ -17,6 +17,7 @@ TEXT = "".join(
 )
 
 
+@pytest.mark.nightly
 def test_a_reply_that_streams_under_keys_palette_and_resize_looks_as_if_drawn_anew(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:

@@ -219,6 +219,7 @@ async def test_parallel_calls_at_the_cut_stay_with_their_results(talks: Talks, l
 # --- summarisers -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "bad",
     [Empty(), Reply("  \n "), Fail(500), Fail(400), Cut(), Overflow(), Stall(headers=False)],

@@ -74,7 +74,7 @@ class Teller:
         return Reply(reply, calls=calls, usage=usage)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(("wire", "tokenizer", "counted"), PAIRS)
 async def test_gauge_is_near_the_next_report_after_two_replies(
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, wire: str, tokenizer: str, counted: bool

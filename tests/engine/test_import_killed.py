@@ -83,6 +83,7 @@ def two_sessions(user: Path) -> tuple[Path, Path]:
     return first, second
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("again", "how", "step"),
     [

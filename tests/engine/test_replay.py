@@ -135,7 +135,7 @@ def settings_of(talk: Talk) -> tuple[Settings, Models]:
     return scope.settings, scope.models
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("number", "protocol"), enumerate(PROTOCOLS), ids=PROTOCOLS)
 async def test_a_replay_with_the_recorded_settings_is_what_happened(
     talks: Talks,

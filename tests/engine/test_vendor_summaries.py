@@ -126,6 +126,7 @@ async def test_vendor_summary_is_sent_as_text_to_another_model(talks: Talks, llm
     assert claude.summary in json.dumps(claude.answered[-1]["messages"][0])
 
 
+@pytest.mark.nightly
 async def test_vendor_summaries_work_over_many_prepared_boundaries(talks: Talks, llm: ScriptedLLM) -> None:
     claude = BindingClaude(llm, steps_of_a_turn)
     claude.summary = "Goal: go on. " + "Another step is done. " * 20 + "Next: more."

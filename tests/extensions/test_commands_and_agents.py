@@ -45,6 +45,7 @@ def tools_of(request: Any) -> list[str]:
     return [tool["function"]["name"] for tool in request.body.get("tools", ())]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("body", "words", "sent"),
     [
@@ -236,6 +237,7 @@ ALL = ["view", "ls", "glob", "grep", "edit", "multiedit", "write", "bash", "job_
 ALL += ["fetch", "todos", "recall"]
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(
     ("head", "tools"),
     [

@@ -93,6 +93,7 @@ def test_every_event_of_a_turn_is_told_in_claudes_words(
     assert audit.count("hook ") == len(told) and "exit code 0" in audit
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(
     ("matcher", "runs"),
     [("Bash", 1), ("Bash|Read", 1), ("*", 1), ("", 1), ("^B.*h$", 1), ("bash", 1), ("Bas", 0), ("Edit", 0)],

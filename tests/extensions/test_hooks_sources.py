@@ -58,6 +58,7 @@ def test_hooks_in_the_settings_and_of_a_plugin_run(
     assert (workspace / "ran").read_text() == "s\np\n"
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(
     ("text", "told"),
     [

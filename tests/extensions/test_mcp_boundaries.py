@@ -39,6 +39,7 @@ def definitions(body: dict[str, Any]) -> str:
     return json.dumps([body.get(name) for name in names])
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(("vendor", "method"), PAIRS)
 async def test_loaded_tools_are_known_after_every_boundary(
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, vendor: str, method: str

@@ -92,6 +92,7 @@ def test_tasks_in_worktrees_share_the_servers(
     assert results(llm) == ["tool_001 got {}"]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("rule", "code"), [("mcp__many__*", 0), ("mcp__many", 0), ("mcp", 0), ("mcp__other", 3)]
 )
@@ -264,6 +265,7 @@ def test_a_bad_entry_of_a_projects_file_is_left_out_alone(cli: Cli, workspace: P
     ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("method", ["auto", "llm"])
 def test_loaded_tools_are_carried_across_boundaries(
     run: Run, llm: ScriptedLLM, home: Path, method: str

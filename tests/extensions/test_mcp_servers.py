@@ -93,6 +93,7 @@ async def test_mcp_works_over_both_transports_and_revisions(
         assert await one.order("call", "fail") == "it went wrong"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_result_of_50_mb_arrives_cut_at_the_limit(
     process: McpProcess, transport: str, monkeypatch: pytest.MonkeyPatch

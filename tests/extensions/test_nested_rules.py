@@ -92,6 +92,7 @@ def test_imports_stay_inside_the_project_and_end_at_depth_three(
     assert ("FOUR" in llm.requests[0].body["messages"][0]["content"]) is trusted
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("method", ["auto", "llm"])
 def test_skills_and_rules_survive_eight_boundaries(
     run: Run, llm: ScriptedLLM, home: Path, workspace: Path, method: str

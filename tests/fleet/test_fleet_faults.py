@@ -58,6 +58,7 @@ def proxy(fleet: Fleet) -> Iterator[Proxy]:
     proxy.close()
 
 
+@pytest.mark.nightly
 def test_a_task_goes_on_after_the_server_was_gone_for_longer_than_its_lease(
     run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet, proxy: Proxy
 ) -> None:

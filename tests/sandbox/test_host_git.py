@@ -217,7 +217,7 @@ def prepare(scene: Scene, name: str) -> None:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("granted", [False, True], ids=["kept", "granted"])
 async def test_git_on_the_host_runs_nothing_that_a_command_planted(scene: Scene, granted: bool) -> None:
     """Each attack in both sandboxes: in one with the privilege, in the other without."""

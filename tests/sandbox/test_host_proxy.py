@@ -156,7 +156,7 @@ async def test_tls_that_names_another_server_is_ended_before_a_byte_goes_out(
     ids=["ssh", "http", "empty-record", "other-handshake"],
 )
 async def test_proxy_ends_connections_without_tls(tmp_path: Path, words: bytes) -> None:
-    async with site() as found, proxy(tmp_path, "localhost") as through:
+    async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.5) as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
         answered = await talk(tmp_path, connect, words)
         assert answered.startswith(b"HTTP/1.1 200 ") and answered.endswith(b"\x15\x03\x01\x00\x02\x02\x70")

@@ -113,6 +113,7 @@ DAMAGES: dict[Callable[[Path], None], float] = {
 """Kinds of damage, and the share of the messages that must be there afterwards."""
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 async def test_rows_that_can_be_read_are_in_the_new_database(
     file: Path, damage: Callable[[Path], None]

@@ -183,7 +183,7 @@ async def test_small_output_leaves_no_file(workspace: Path) -> None:
         assert not context.workspace.output_dir.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_hundred_megabytes_pass_in_bounded_memory_and_the_file_is_bounded_too(
     workspace: Path,
 ) -> None:

@@ -44,6 +44,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._again)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("unit", "kind"),
     [

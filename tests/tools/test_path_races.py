@@ -93,6 +93,7 @@ def test_edit_stays_inside_while_its_folder_is_swapped(
     assert SECRET not in said and "only-outside" not in said
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("sandbox", ["on", "off"])
 def test_search_stays_inside_while_its_folder_is_swapped(
     run: Run, llm: ScriptedLLM, inside: Path, outside: Path, sandbox: str

@@ -222,6 +222,7 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
 # --- what was said is seen afterwards --------------------------------------------------------------------
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [

@@ -96,6 +96,7 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
         assert "@@" not in app.text and "+++" not in app.text
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [

@@ -25,6 +25,7 @@ def inside(app: Driven) -> list[str]:
     return app.text.split("\n")[region.y : region.bottom]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("size", SIZES)
 async def test_rule_and_keys_stay_in_view_while_a_long_change_scrolls(
     start: Start, llm: ScriptedLLM, size: tuple[int, int]

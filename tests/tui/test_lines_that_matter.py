@@ -131,6 +131,7 @@ async def test_words_between_them_make_two_lines(start: Start, llm: ScriptedLLM,
         ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("size", [(100, 30), (40, 12)], ids=["wide", "small"])
 async def test_scrolling_over_folded_lines_loses_nothing(
     start: Start, llm: ScriptedLLM, workspace: Path, size: tuple[int, int]

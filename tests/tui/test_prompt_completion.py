@@ -219,6 +219,7 @@ def many() -> list[str]:
     return [f"package{number % 300}/module_{number}/file{number}.py" for number in range(100_000)]
 
 
+@pytest.mark.nightly
 async def test_a_hundred_thousand_files_are_searched_between_keys():
     app = host([*many(), "deep/down/needle_in_hay.txt"])
     async with app.run_test() as pilot:

@@ -108,6 +108,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     one.close()
 
 
+@pytest.mark.nightly
 def test_five_megabytes_are_pasted_and_sent_as_one_prompt(terminal: Terminal):
     terminal.type(START + (b"x" * 49 + b"\r") * 100_000 + END + b" end\r")
     assert terminal.wait_for(2) == f"5000004 {'x' * 40!r} {'xxxxx' + chr(10) + ' end'!r}"

@@ -137,6 +137,7 @@ async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=4)
 async def test_screens_survive_any_resize(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         before = open_screen.text
@@ -148,6 +149,7 @@ async def test_screens_survive_any_resize(screen: Screen[Any]) -> None:
         assert len(open_screen.results) == 1
 
 
+@pytest.mark.sampled(every=4)
 async def test_screens_run_no_timer_in_any_theme(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         app = open_screen.app
@@ -164,6 +166,7 @@ async def test_screens_run_no_timer_in_any_theme(screen: Screen[Any]) -> None:
         assert [timer for timer in timers if timer._repeat is None and timer._active.is_set()] == []
 
 
+@pytest.mark.sampled(every=4)
 async def test_screens_work_without_colours_and_with_the_mouse(
     screen: Screen[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ async def test_screens_work_without_colours_and_with_the_mouse(
         assert len(open_screen.results) == 1
 
 
+@pytest.mark.sampled(every=4)
 async def test_closing_a_screen_twice_is_harmless(screen: Screen[Any]) -> None:
     async with opened(screen) as open_screen:
         below = open_screen.app.screen_stack[:-1]

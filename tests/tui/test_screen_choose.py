@@ -15,6 +15,7 @@ def dialog() -> ChooseScreen:
     return ChooseScreen("Theme", THEMES, hint="Is remembered.")
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("size", [*SIZES, (140, 40), (20, 6)])
 async def test_the_row_of_the_cursor_is_in_view_at_every_size(size: tuple[int, int]) -> None:
     async with shown(dialog(), size) as screen:

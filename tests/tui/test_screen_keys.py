@@ -4,6 +4,7 @@ import gc
 import warnings
 from typing import Any
 
+import pytest
 from driving import SoundApp, Start, start
 from test_screen_all import screen
 from textual.binding import Binding
@@ -33,6 +34,7 @@ class RecordingApp(SoundApp):
         return done
 
 
+@pytest.mark.sampled(every=4)
 async def test_every_key_of_the_footer_runs_its_action(screen: Screen[Any], workspace: Any) -> None:
     """In the whole app, whose own keys have priority in the chat."""
     offered = [binding for binding in type(screen).BINDINGS if isinstance(binding, Binding) and binding.show]

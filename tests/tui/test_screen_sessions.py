@@ -261,6 +261,7 @@ async def test_letters_typed_on_the_rows_go_to_the_words(store: Store, library: 
 # --- much, evil, mouse ---------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_a_thousand_conversations(store: Store, library: SessionBrowser) -> None:
     for number in range(1_000):
         await store.sessions.create(a_session(title=f"talk {number}", now=1_000_000.0 + number), said())

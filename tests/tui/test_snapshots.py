@@ -62,7 +62,7 @@ LOOKS: dict[str, tuple[tuple[int, int], str]] = {
 Each screen has the first and one of the others, in turn; all of them in bin/nightly and when the pictures are
 taken again.
 """
-pytestmark = [pytest.mark.slow, pytest.mark.sampled]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(every=2)]
 NOW = 1_750_000_000.0
 CART = """RATE = 0.19
 

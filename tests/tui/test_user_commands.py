@@ -125,6 +125,7 @@ async def test_user_command_is_ended_at_its_limit_and_keeps_its_output(
         assert not lives(workspace / "shell")
 
 
+@pytest.mark.nightly
 async def test_a_flood_is_cut_in_the_middle_while_it_comes(start: Start) -> None:
     def peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
