@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
 Json = dict[str, Any]
@@ -37,7 +38,7 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._ids = count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._pending = PendingAnswers[Any]()
         self._tasks: dict[Any, asyncio.Task[None]] = {}
         self.ended = asyncio.Event()
         """The client has closed its end."""
@@ -51,15 +52,12 @@ class ClientConnection:
     async def request(self, method: str, params: Json) -> Any:
         """The client's answer. Raises RpcError; cancelling withdraws the request."""
         number = next(self._ids)
-        answer = self._waiting[number] = self._loop.create_future()
         self._send({"id": number, "method": method, "params": params})
         try:
-            return await answer
+            return await self._pending.wait(number)
         except asyncio.CancelledError:
             self.notify("$/cancel_request", {"requestId": number})
             raise
-        finally:
-            del self._waiting[number]
 
     def _send(self, message: Json) -> None:
         self._queue.put(msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n")
@@ -79,9 +77,7 @@ class ClientConnection:
         self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(RpcError(CANCELLED, "the client has closed the connection"))
+        self._pending.settle_all(RpcError(CANCELLED, "the client has closed the connection"))
         self.ended.set()
 
     def _receive(self, line: bytes) -> None:
@@ -109,14 +105,11 @@ class ClientConnection:
         return None
 
     def _answered(self, message: Json) -> None:
-        waiting = self._waiting.get(message.get("id", 0))
-        if waiting is None or waiting.done():
-            return
+        answer = message.get("result")
         if error := message.get("error"):
             said = cast(Json, error) if isinstance(error, dict) else {}
-            waiting.set_exception(RpcError(said.get("code", 0), str(said.get("message", "failed"))))
-        else:
-            waiting.set_result(message.get("result"))
+            answer = RpcError(said.get("code", 0), str(said.get("message", "failed")))
+        self._pending.settle(message.get("id", 0), answer)
 
     async def _respond(self, number: Any, method: str, params: Json) -> None:
         try:

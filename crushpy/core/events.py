@@ -9,7 +9,17 @@ from typing import Any
 
 from crushpy.core.access import Access, AnswerChoice, Mode
 from crushpy.core.boundary import Boundary, CompactionTrigger, PreparationState, StoredBoundary, carried_share
-from crushpy.core.messages import BranchReport, CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
+from crushpy.core.messages import (
+    BranchReport,
+    CallDecision,
+    Data,
+    Display,
+    ImageInfo,
+    Seed,
+    Todo,
+    ToolResult,
+    Usage,
+)
 
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
@@ -164,6 +174,12 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     """Whether it could run, and who decided."""
     ended: str = ""
     """interrupted, not_run, or empty if it ended by itself."""
+
+    @staticmethod
+    def from_result(result: ToolResult) -> "ToolFinished":
+        what = (result.call_id, result.name, result.is_error, result.text, result.display)
+        images = tuple(image.info for image in result.images)
+        return ToolFinished(*what, images, result.decision, result.ended)
 
 
 class TaskProgress(Event, frozen=True, tag="task_progress"):

@@ -25,6 +25,7 @@ from crushpy.permissions.rules import FOLDER, RuleSet, escaped, in_mode
 from crushpy.sandbox.filesystem_view import writable_folders
 from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ConsentNeeded
+from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
 Emit = Callable[[Event], None]
@@ -149,7 +150,7 @@ class Approvals:
         self._session = session
         self._user_settings = user_settings
         self._emit = emit
-        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._pending = PendingAnswers[Answer]()
         self._questions = asyncio.Lock()
         self.interactive = options.interactive
         self.yolo = options.yolo
@@ -166,11 +167,7 @@ class Approvals:
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers a pending approval; False if there is none of that id."""
-        waiting = self._waiting.get(call_id)
-        if waiting is None or waiting.done():
-            return False
-        waiting.set_result(answer)
-        return True
+        return self._pending.settle(call_id, answer)
 
     @cached_property
     def guard(self) -> ExecutionContext:
@@ -419,16 +416,13 @@ class Approvals:
         kind, text = "permission_prompt", f"crushpy asks for permission to use {question.name}"
         event = HookEvent("Notification", kind, {"notification_type": kind, "message": text})
         spawn(self.hooks.fire(event))
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[question.id] = waiting
         done = ApprovalDone(question.id, "interrupted")
         try:
-            answer = await waiting
+            answer = await self._pending.wait(question.id)
             chosen = _chosen(answer, question.choices)
             done = ApprovalDone(question.id, answer.kind, answer.words, chosen.covers)
             return answer, chosen
         finally:
-            del self._waiting[question.id]
             self._emit(done)
 
 

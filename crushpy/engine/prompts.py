@@ -55,66 +55,58 @@ class QueuedPrompts:
 
     def __init__(self, attachments: Attachments) -> None:
         self._attachments = attachments
-        self._waiting: list[Submission] = []
+        self._waiting: dict[str, Submission] = {}
+        """By the id of the prompt."""
 
     @property
     def prompts(self) -> tuple[Message, ...]:
-        return tuple(waiting.prompt for waiting in self._waiting)
-
-    def _find(self, prompt_id: str) -> Submission | None:
-        return next((waiting for waiting in self._waiting if waiting.prompt.id == prompt_id), None)
+        return tuple(waiting.prompt for waiting in self._waiting.values())
 
     def is_next(self, prompt_id: str) -> bool:
         """Whether it is sent with the next step of the running turn."""
-        found = self._find(prompt_id)
-        return found is not None and found.next_step
+        return prompt_id in self._waiting and self._waiting[prompt_id].next_step
 
     def add(self, submission: Submission, *, first: bool = False) -> None:
         """`first`: before all others, because it could not be delivered."""
-        self._waiting.insert(0 if first else len(self._waiting), submission)
+        new = {submission.prompt.id: submission}
+        self._waiting = new | self._waiting if first else self._waiting | new
 
     def send_next(self, prompt_id: str) -> bool | None:
         """Toggles whether a prompt is sent with the next step; None if it is no longer queued. One with its
         own mode or model always waits for the end of the turn."""
-        found = self._find(prompt_id)
+        found = self._waiting.get(prompt_id)
         if found is None:
             return None
         next_step = not found.next_step and not found.needs_own_turn
-        self._waiting[self._waiting.index(found)] = msgspec.structs.replace(found, next_step=next_step)
+        self._waiting[prompt_id] = msgspec.structs.replace(found, next_step=next_step)
         return next_step
 
     def remove(self, prompt_id: str) -> Message | None:
-        found = self._find(prompt_id)
+        found = self._waiting.pop(prompt_id, None)
         if found is None:
             return None
-        self._waiting.remove(found)
         self._attachments.forget(found.prompt)
         return found.prompt
 
     def pop(self) -> Submission | None:
         """The next one: those meant for a next step first."""
-        found = next(
-            (waiting for waiting in self._waiting if waiting.next_step), next(iter(self._waiting), None)
-        )
-        if found is not None:
-            self._waiting.remove(found)
-        return found
+        ordered = sorted(self._waiting, key=lambda prompt_id: not self._waiting[prompt_id].next_step)
+        return self._waiting.pop(ordered[0]) if ordered else None
 
     def clear(self) -> None:
         self._waiting.clear()
 
     async def deliver(self, add: Callable[[Message], Coroutine[Any, Any, None]]) -> None:
         """Passes the prompts for the next step to `add`, one by one; a prompt that fails stays queued."""
-        for submission in [waiting for waiting in self._waiting if waiting.next_step]:
+        for prompt_id, submission in [item for item in self._waiting.items() if item[1].next_step]:
             whole = await self._attachments.complete(submission.prompt)
-            if submission not in self._waiting:
+            if self._waiting.get(prompt_id) != submission:
                 continue  # removed or postponed meanwhile
-            place = self._waiting.index(submission)
-            self._waiting.remove(submission)
+            del self._waiting[prompt_id]
             try:
                 await uncancellable(add(whole))
             except Exception:
-                self._waiting.insert(place, msgspec.structs.replace(submission, prompt=whole))
+                self.add(msgspec.structs.replace(submission, prompt=whole), first=True)
                 raise
 
 

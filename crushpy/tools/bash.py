@@ -1,6 +1,5 @@
 """The tool `bash`: runs a shell command in the workspace, in the foreground or in the background."""
 
-import asyncio
 import os
 import re
 from collections.abc import Mapping
@@ -133,15 +132,10 @@ class BashTool(Tool[BashArgs]):
             )
         output = Output(place.output_dir, LiveOutput(context.emit))
         process = jobs.run(args.command, place.cwd, output, context.needs)
-        try:
-            in_time = await process.finish(args.timeout)
-        except asyncio.CancelledError:
-            await process.kill()
-            raise
+        in_time, survivors = await process.finish_or_kill(args.timeout)
         if in_time:
             await process.wait_for_children()
             return _finished_outcome(process, context)
-        survivors = await process.kill()
         notes = (f"timed out after {args.timeout:g} s and was killed", cannot_kill(survivors))
         return _build_outcome(process, *notes, *jobs.take_messages(context.needs), is_error=True)
 

@@ -130,7 +130,7 @@ async def test_pinned_file_is_described_when_it_changed(
     (workspace / "folder.md").mkdir()
     assert await talk.conversation.context.compact(summary="Notes.")
     pins = seed_of(talk).pins
-    assert 'file="gone.md" carried="no">\n(this file is gone)' in pins
+    assert 'file="gone.md" carried="no">\n(gone.md does not exist' in pins
     assert "binary.md is a binary file" in pins and "folder.md is a folder" in pins
     assert secret not in pins and "token" in pins
     assert len([event for event in talk.of(Notice) if "Pin " in event.text]) == 3
@@ -153,7 +153,7 @@ async def test_pin_refuses_unusable_targets_by_name(
         ("denied.md", "denied.md"),
         ("image.png", "binary file"),
         ("sub", "is a folder"),
-        ("nowhere.md", "nowhere.md: no such file"),
+        ("nowhere.md", "nowhere.md does not exist"),
         ("", "empty"),
     ):
         with pytest.raises(UsageError, match=why):

@@ -64,11 +64,7 @@ class TaskWorkspace(Data, frozen=True):
             return
         output = Output(None)
         process = self.services.workspace.jobs.run(command, Path(self.cwd), output, needs)
-        try:
-            in_time = await process.finish(SETUP_TIMEOUT_S)
-        finally:
-            if not process.exited.is_set():
-                await process.kill()
+        in_time, _ = await process.finish_or_kill(SETUP_TIMEOUT_S)
         if process.exit_code != 0:
             ended = f"exit code {process.exit_code}" if in_time else f"more than {SETUP_TIMEOUT_S:g} s"
             raise ToolError(f"worktree.setup failed ({ended}): {output.take().text.strip()[-500:]}")

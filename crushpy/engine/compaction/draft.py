@@ -30,6 +30,7 @@ from crushpy.llm.provider_factory import usual_placement
 from crushpy.security.redact import redact
 from crushpy.settings.schema import Compaction
 from crushpy.tools.errors import ToolError
+from crushpy.util.pending_answers import PendingAnswers
 
 MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 """Of the evidence that hooks add."""
@@ -315,30 +316,23 @@ class SummaryReview:
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self._waiting: dict[str, asyncio.Future[Verdict]] = {}
+        self._pending = PendingAnswers[Verdict]()
         self.seconds = 0.0
         """Total time spent waiting for the user."""
 
     def answer(self, review_id: str, verdict: Verdict) -> bool:
         """Answers a pending review; False if there is none of that id."""
-        waiting = self._waiting.get(review_id)
-        if waiting is None or waiting.done():
-            return False
-        waiting.set_result(verdict)
-        return True
+        return self._pending.settle(review_id, verdict)
 
     async def ask(self, draft: BoundaryDraft) -> Verdict:
         review_id, seed = new_id(), draft.seed
-        waiting: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._waiting[review_id] = waiting
         before, after = draft.state.budget.used, draft.tokens_after
         self._emit(ReviewNeeded(review_id, draft.options.trigger, seed.summary, seed.evidence, before, after))
         verdict: Verdict | None = None
         asked = time.monotonic()
         try:
-            verdict = await waiting
+            verdict = await self._pending.wait(review_id)
             return verdict
         finally:
-            del self._waiting[review_id]
             self.seconds += time.monotonic() - asked
             self._emit(ReviewDone(review_id, verdict.kind if verdict else "interrupted"))

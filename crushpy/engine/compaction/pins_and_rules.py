@@ -27,12 +27,11 @@ from crushpy.security.safe_git import git_output, known_filters
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import EVERYTHING, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import Workspace
-from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate
-from crushpy.tools.files.text_file import decode, normalize, read_regular
+from crushpy.tools.base import CallContext, Workspace
+from crushpy.tools.errors import NotText, ToolError
+from crushpy.tools.files.locate import NamedText
+from crushpy.tools.files.text_file import normalize
 from crushpy.tools.view import ViewTool
-from crushpy.util.images import image_type
 
 MAX_FILE_CHARS = 1_000_000
 """A longer file cannot be pinned; of one that grew longer only both ends are read."""
@@ -71,17 +70,15 @@ class PinService:
     async def add_file(self, path: str) -> PinView:
         """Pins a file as it will be at each boundary."""
         try:
-            real = self._workspace.real_path(str(locate(self._workspace, path)))
-            refused, judged = self._judged(real)
-            if refused:
-                raise UsageError(f"{encodable(path)} cannot be pinned: {refused}")
-            text = await asyncio.to_thread(_read, judged, encodable(path))
-        except (ToolError, OSError) as error:
-            why = str(error) if isinstance(error, ToolError) else f"{encodable(path)}: {reason(error)}"
-            raise UsageError(f"this file cannot be pinned: {why}") from error
-        if len(text) > MAX_FILE_CHARS:
-            raise UsageError(f"{encodable(path)} is too large to be pinned: it has {len(text):,} characters")
-        return await self._add(Pin(0, "file", source=encodable(real), created_at=time.time()))
+            file = await asyncio.to_thread(self._open, path)
+        except NotText as error:
+            raise UsageError(f"{error.shown} is a binary file: only text can be pinned") from error
+        except ToolError as error:
+            raise UsageError(f"this file cannot be pinned: {error}") from error
+        size = len(file.file.text)
+        if size > MAX_FILE_CHARS:
+            raise UsageError(f"{file.shown} is too large to be pinned: it has {size:,} characters")
+        return await self._add(Pin(0, "file", source=encodable(str(file.real)), created_at=time.time()))
 
     async def add_message(self, message_id: str) -> PinView:
         """Pins the text of a message of this conversation; a unique prefix of its id is enough."""
@@ -175,28 +172,24 @@ class PinService:
         name, text, problem = pin.source, pin.text, ""
         if pin.kind == "file":
             name = encodable(self._workspace.shown(Path(pin.source)))
-            text, problem = self._file_content(pin.source, name)
+            text, problem = self._file_content(pin.source)
         return PinView(pin.number, pin.kind, name, redact(text), problem, created_at=pin.created_at)
 
-    def _file_content(self, path: str, name: str) -> tuple[str, str]:
+    def _file_content(self, path: str) -> tuple[str, str]:
         """Its text, and why there is none."""
-        refused, judged = self._judged(path)
-        if refused:
-            return "", f"it may not be read now: {refused}"
         try:
-            text, half = _read(judged, name), MAX_FILE_CHARS // 2
-            return text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}", ""
-        except (FileNotFoundError, NotADirectoryError):
-            return "", "this file is gone"
-        except (ToolError, OSError, ValueError) as error:
-            why = str(error).rstrip(".") if isinstance(error, ToolError) else reason(error)
-            return "", f"it cannot be read: {why}"
+            text, half = encodable(normalize(self._open(path).file.text)), MAX_FILE_CHARS // 2
+        except ToolError as error:
+            return "", str(error).rstrip(".")
+        return text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}", ""
 
-    def _judged(self, path: str) -> tuple[str, str]:
-        """Why `view` may not read this file without a question (empty if it may), and its real path."""
-        real = self._workspace.real_path(path)
-        decision = self._approvals.judge(ViewTool().touches(real))
-        return "" if decision.verdict == "allow" else decision.reason, real
+    def _open(self, path: str) -> NamedText:
+        """A file that `view` may read without a question. Raises ToolError."""
+        context = CallContext(self._workspace)
+        decision = self._approvals.judge(ViewTool().touches(context.real_path(path)))
+        if decision.verdict != "allow":
+            raise ToolError(f"it may not be read now: {decision.reason}")
+        return context.open_text(path)
 
     def _views(self, contents: list[PinView]) -> tuple[PinView, ...]:
         """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
@@ -205,19 +198,6 @@ class PinService:
             msgspec.structs.replace(content, tokens=after - before)
             for content, (before, after) in zip(contents, pairwise(sizes), strict=True)
         )
-
-
-def _read(path: str, shown: str) -> str:
-    try:
-        raw = read_regular(Path(path), shown)
-    except ToolError:
-        if Path(path).is_dir():
-            raise ToolError(f"{shown} is a folder: pin a file in it.") from None
-        raise
-    file = None if image_type(raw) else decode(raw)
-    if file is None:
-        raise ToolError(f"{shown} is a binary file: only text can be pinned.")
-    return encodable(normalize(file.text))
 
 
 class RuleList(Data, frozen=True, omit_defaults=False):

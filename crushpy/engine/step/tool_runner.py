@@ -285,18 +285,7 @@ class ToolRunner:
 
     async def _store(self, one: RunningCall, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result, one.start)
-        self._emit(
-            ToolFinished(
-                result.call_id,
-                result.name,
-                result.is_error,
-                result.text,
-                result.display,
-                tuple(image.info for image in result.images),
-                result.decision,
-                result.ended,
-            )
-        )
+        self._emit(ToolFinished.from_result(result))
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 
@@ -312,7 +301,7 @@ class ToolRunner:
                 def on_stored(result: ToolResult, asked: RunningCall = call) -> None:
                     asked.recorded = True  # stored with the boundary
                     guard.record(asked.call, result.text)
-                    self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
+                    self._emit(ToolFinished.from_result(result))
 
                 await self._session_calls.offer_pins(call.call)
                 self._emit(ToolStarted(call.call.id))

@@ -22,6 +22,7 @@ from crushpy.tools.files.text_file import read_regular
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process import Process
+from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
 MAX_MESSAGE_BYTES = 64_000_000
@@ -91,7 +92,7 @@ class LanguageServer:
         self.name, self._command, self._root = Path(command[0]).name, command, root
         self._idle_s, self._new_jobs, self._emit = idle_s, new_jobs, emit
         self._numbers = count(1)
-        self._waiting: dict[object, asyncio.Future[Any]] = {}
+        self._pending = PendingAnswers[Any]()
         """Open requests, and versions of files whose diagnostics are not known, by number."""
         self._documents: dict[str, OpenDocument] = {}
         self._names_versions = False
@@ -173,9 +174,7 @@ class LanguageServer:
         self._jobs = self._opening = None
         if not self._pipe.is_closing():
             self._pipe.abort()
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ConnectionError(f"{self.name} has ended: {why}"))
+        self._pending.settle_all(ConnectionError(f"{self.name} has ended: {why}"))
         self._documents = {}
         self._ended += bool(why)
         if why and (self._ended == MAX_STARTS or not jobs.confinement.sandbox.on):
@@ -214,14 +213,11 @@ class LanguageServer:
         return await self._answer(number, limit_s)
 
     async def _answer(self, number: int, limit_s: float) -> Any:
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(limit_s):
-                return await answer
+                return await self._pending.wait(number)
         except TimeoutError:
             raise ToolError(f"{self.name} did not answer within {limit_s:g} s") from None
-        finally:
-            del self._waiting[number]
 
     def _handle(self, body: bytes) -> None:
         """What is about an old version of a file is ignored, and what cannot be read is logged."""
@@ -237,7 +233,7 @@ class LanguageServer:
                         spawn(self._confirm(document, found))
                         return
                     document.diagnostics = found
-                    self._settle(document.version, found)
+                    self._pending.settle(document.version, found)
             elif method and "id" in message:  # nothing that it asks for is granted
                 result = [None] * len(params["items"]) if method == "workspace/configuration" else None
                 self._send({"id": message["id"], "result": result})
@@ -248,14 +244,9 @@ class LanguageServer:
                 if error := message.get("error"):
                     said = cast("Json", error).get("message") if isinstance(error, dict) else error
                     result = ToolError(f"{self.name}: {said}")
-                self._settle(message["id"], result)
+                self._pending.settle(message["id"], result)
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as error:
             self.log.feed(f"A message that cannot be read: {error!r}\n".encode(errors="replace"))
-
-    def _settle(self, number: object, result: Any) -> None:
-        answer = self._waiting.get(number)
-        if answer is not None and not answer.done():
-            answer.set_exception(result) if isinstance(result, ToolError) else answer.set_result(result)
 
     async def _confirm(self, document: OpenDocument, found: list[Diagnostic]) -> None:
         """Diagnostics that name no version may be about an earlier text. They count if no others follow for
@@ -265,7 +256,7 @@ class LanguageServer:
         await asyncio.sleep(SETTLE_S)
         if document.unconfirmed is found and not self._names_versions:
             document.diagnostics = found
-            self._settle(document.version, found)
+            self._pending.settle(document.version, found)
 
     @asynccontextmanager
     async def ready_for(self, path: str) -> AsyncGenerator[None]:

@@ -24,6 +24,7 @@ from crushpy.extensions.mcp import wire
 from crushpy.sandbox.supervisor_handle import started_inside
 from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import listen, take_pipes
+from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
 MAX_PAGES = 100
@@ -60,7 +61,7 @@ class OrderHandler:
     def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.numbers = count(1)
-        self.questions: dict[int, asyncio.Future[Json]] = {}
+        self.questions = PendingAnswers[Json]()
         """Open elicitations, by their own numbers."""
         self._outgoing = outgoing
         self._connections: dict[str, ServerConnection] = {}
@@ -78,8 +79,7 @@ class OrderHandler:
             case "cancel":
                 self._cancel(order.id)
             case "answer":
-                if (waiting := self.questions.get(order.id)) and not waiting.done():
-                    waiting.set_result(order.arguments)
+                self.questions.settle(order.id, order.arguments)
             case _:
                 self._tasks[order.id] = spawn(self._carry_out(order))
 
@@ -382,13 +382,11 @@ class ServerConnection:
         from mcp import types
 
         number = next(self._orders.numbers)
-        waiting = self._orders.questions[number] = self._orders.loop.create_future()
         self._report("elicit", {**_plain(params), "question": number})
         self._reset_clocks(None)
         try:
-            answer = await waiting
+            answer = await self._orders.questions.wait(number)
         finally:
-            del self._orders.questions[number]
             self._reset_clocks(self._spec.timeout)
         return types.ElicitResult(action=answer["action"], content=answer.get("content"))
 

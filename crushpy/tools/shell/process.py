@@ -152,6 +152,17 @@ class Process(CommandListener):
             raise ToolError(self._refusal)
         return True
 
+    async def finish_or_kill(self, limit: float) -> tuple[bool, list[int]]:
+        """As `finish`, but a command that takes longer is killed, and so is one that is cancelled. Also
+        returns the processes that could not be ended."""
+        in_time, survivors = False, list[int]()
+        try:
+            in_time = await self.finish(limit)
+        finally:
+            if not in_time:
+                survivors = await self.kill()
+        return in_time, survivors
+
     async def wait_for_children(self) -> None:
         """Waits briefly until no process of the command is left; some may go on in the background."""
         await _wait_for(_DRAIN_GRACE_S, self._over)
