@@ -12,22 +12,24 @@ from crushpy.core.start_options import StartOptions
 
 
 def build(argv: list[str]) -> typer.Typer:
-    """The Typer app with the command that `argv` names, all commands for help, none for the chat."""
+    """The Typer app with the command that `argv` names. Without one: the names of all for help, else none."""
     app = typer.Typer(
         help="A terminal coding agent that shows you its context. Without a command: the chat.",
         invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # loading rich takes longer than all of the help
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(with_start_flags(chat, chat=True))
     names = [word for word in argv if word in COMMANDS]
     if argv and argv[0] in COMMANDS:
         names = [argv[0]]
-    elif {"-h", "--help"} & set(argv) or (argv and not argv[0].startswith("-")):
-        names = list(COMMANDS)
     for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in names):
         importlib.import_module(f"crushpy.cli.{module}").register(app)
+    if not names and ({"-h", "--help"} & set(argv) or (argv and not argv[0].startswith("-"))):
+        for name, about in COMMANDS.items():  # for a list of them: none of these runs
+            app.command(name, short_help=about)(lambda: None)
     return app
 
 

@@ -42,14 +42,16 @@ def add_command(app: typer.Typer, name: str, command: Callable[..., Any], *, das
 
             asyncio.run(result)
 
-    app.command(name, context_settings={"ignore_unknown_options": True} if dashes else None)(run)
+    about = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
+    settings = {"ignore_unknown_options": True} if dashes else None
+    app.command(name, short_help=about, context_settings=settings)(run)
 
 
 def add_group(
     app: typer.Typer, name: str, commands: Mapping[str, Callable[..., Any]], *, dashes: str = ""
 ) -> None:
     """Adds a command of the table with its subcommands. `dashes`: the one with `dashes` above."""
-    group = typer.Typer(help=COMMANDS[name], no_args_is_help=True)
+    group = typer.Typer(help=COMMANDS[name], no_args_is_help=True, rich_markup_mode=None)
     for subcommand, function in commands.items():
         add_command(group, subcommand, function, dashes=subcommand == dashes)
     app.add_typer(group, name=name)
