@@ -9,7 +9,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -17,17 +17,18 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.pq import PipelineStatus
-from psycopg.rows import dict_row
+from psycopg.rows import namedtuple_row
 from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
+from crushpy.core.messages import counted
 from crushpy.security.sanitize import encodable
 from crushpy.storage import postgres_search as search
 from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.records import ServerReport, StorageError
+from crushpy.storage.records import Finding, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
 from crushpy.storage.statement import Statement
 
@@ -73,7 +74,8 @@ class PostgresDatabase(Database):
 
     def prepare(self) -> None:
         raw = self.connect()
-        refuse_unsuitable(raw, self.place)
+        for problem, hint in _find_unsuitable(raw):
+            raise StorageError(f"cannot use the database {self.place}: {problem}", hint)
         prepare_schema(raw, self._location, self._address)
 
     def connect(self) -> psycopg.Connection[Any]:
@@ -338,9 +340,9 @@ def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
 # --- its state
 
 OLDEST_SERVER = 14
+SLOW_QUERY_S = 0.05
 _STATE_QUERY = """
-SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
-    current_setting('server_encoding') AS encoding, current_user::text AS role,
+SELECT current_setting('server_version') AS version, current_user::text AS role,
     CASE WHEN to_regnamespace('crushpy') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
         ELSE has_schema_privilege('crushpy', 'CREATE') END AS may_create,
     pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS read_only,
@@ -350,55 +352,72 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 """
 
 
-def query_server_state(address: ServerAddress) -> ServerReport:
-    """Asks a server for its state. `StorageError` if it cannot be asked. Changes nothing."""
+def list_findings(address: ServerAddress) -> list[Finding]:
+    """What there is to say about a server. `StorageError` if it cannot be asked. Changes nothing."""
     try:
         with psycopg.connect(address.url, autocommit=True, connect_timeout=10) as connection:
-            return _report(connection)
+            return list(_examine(connection, address.shown))
     except psycopg.Error as error:
         raise explain(address, error) from error
 
 
-def _report(connection: psycopg.Connection[Any]) -> ServerReport:
-    [state] = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchall()
+def _examine(connection: psycopg.Connection[Any], place: str) -> Iterator[Finding]:
+    state: Any = connection.cursor(row_factory=namedtuple_row).execute(_STATE_QUERY).fetchone()
+    yield "ok", f"reachable: {place} as {state.role}", ""
+    yield "ok", f"PostgreSQL {state.version}, psycopg {psycopg.__version__}", ""
+    for problem, hint in _find_unsuitable(connection):
+        yield "fail", problem, hint
+    if state.read_only:
+        yield "fail", "the server is read-only", "Set database_url to the primary server."
+    version = read_version(connection) or 0
+    if not version and state.may_create:
+        yield "ok", "nothing is stored yet: the first conversation creates the tables", ""
+    elif not version:
+        hint = f"As the owner of the database: CREATE SCHEMA crushpy AUTHORIZATION {state.role}"
+        yield "fail", "the role may not create the schema crushpy", hint
+    else:
+        yield from _examine_tables(connection, version, may_write=state.may_write)
     start = time.perf_counter()
     connection.execute("SELECT 1")
     latency = time.perf_counter() - start
-    stored = read_version(connection) or 0
-    conversations, unfinished = 0, ""
-    if stored == VERSION and state["may_write"]:
-        query = (
-            "SELECT (SELECT count(*) FROM crushpy.conversation), "
-            "coalesce((SELECT state FROM crushpy.maintenance WHERE name = 'copy'), '')"
-        )
-        [(conversations, unfinished)] = connection.execute(query).fetchall()
-    return ServerReport(
-        **state,
-        oldest=OLDEST_SERVER,
-        newest=VERSION,
-        library=psycopg.__version__,
-        schema_version=stored,
-        unfinished=unfinished,
-        conversations=conversations,
-        trigrams=_state(connection)[-1],
-        latency=latency,
-    )
+    advice = "Every write takes about ten queries: a closer server makes turns faster."
+    slow = latency >= SLOW_QUERY_S
+    yield "warn" if slow else "ok", f"{latency * 1000:.1f} ms per query", advice if slow else ""
 
 
-def refuse_unsuitable(connection: psycopg.Connection[Any], place: str) -> None:
-    """Raises if this server cannot be used. Changes nothing."""
-    number = connection.info.server_version
+def _examine_tables(
+    connection: psycopg.Connection[Any], version: int, *, may_write: bool
+) -> Iterator[Finding]:
+    tables = f"tables of version {version}"
+    if version > VERSION:
+        yield "fail", f"{tables}; this crushpy supports {VERSION}", "Update crushpy."
+    elif version < VERSION:
+        yield "warn", f"{tables}; the next start upgrades them to {VERSION}", ""
+    elif may_write:
+        [(many,)] = connection.execute("SELECT count(*) FROM crushpy.conversation").fetchall()
+        yield "ok", f"{tables}, {counted(many, 'conversation')}", ""
+        query = "SELECT state FROM crushpy.maintenance WHERE name = 'copy'"
+        for (source,) in connection.execute(query).fetchall():
+            hint = "Run the same `crushpy storage copy` again to resume it."
+            yield "fail", f"a copy of {source} to it was interrupted", hint
+    if not may_write:
+        yield "fail", "the role may not write to all tables", "docs/storage.md lists the required privileges."
+    if _state(connection)[-1]:
+        yield "ok", "pg_trgm: an index finds parts of words", ""
+    else:
+        hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
+        yield "warn", "pg_trgm is missing: searches for parts of words are slow", hint
+
+
+def _find_unsuitable(connection: psycopg.Connection[Any]) -> Iterator[tuple[str, str]]:
+    """Why this server cannot be used, each with what to do."""
+    major = connection.info.server_version // 10_000
     encoding = connection.info.parameter_status("server_encoding")
-    if number < OLDEST_SERVER * 10_000:
-        raise StorageError(
-            f"{place} is PostgreSQL {number // 10_000}; crushpy needs {OLDEST_SERVER} or newer",
-            "Update the server.",
-        )
+    if major < OLDEST_SERVER:
+        yield f"PostgreSQL {major}: {OLDEST_SERVER} or newer is needed", "Update the server."
     if encoding != "UTF8":
-        raise StorageError(
-            f"{place} stores text as {encoding}, which cannot represent every character",
-            "Create a database for crushpy: createdb --encoding=UTF8 --template=template0 NAME",
-        )
+        command = "createdb --encoding=UTF8 --template=template0 NAME"
+        yield f"encoding {encoding}: UTF8 is required", f"Create a database for crushpy: {command}"
 
 
 # --- the schema

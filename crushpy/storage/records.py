@@ -187,30 +187,5 @@ class CallStart(Data, frozen=True):
     decided: AuditEntry
 
 
-class ServerReport(Data, frozen=True):
-    """The state of a server, as `crushpy doctor` shows it."""
-
-    version: str
-    number: int
-    """The version as a number: 150004."""
-    oldest: int
-    """The oldest major version that will do."""
-    library: str
-    """Of psycopg."""
-    encoding: str
-    role: str
-    may_create: bool
-    """Whether the role may create the schema, or tables in an existing one."""
-    read_only: bool
-    schema_version: int
-    """0 if nothing was stored yet."""
-    newest: int
-    """The version of the tables that this crushpy makes."""
-    may_write: bool
-    trigrams: bool
-    """Parts of words are found by an index."""
-    unfinished: str
-    """The source of an interrupted copy into it, if there was one."""
-    conversations: int
-    latency: float
-    """Seconds for one question."""
+Finding = tuple[Literal["ok", "warn", "fail"], str, str]
+"""What `crushpy doctor` says about a server: its state in a word, a text, and what to do."""

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.records import CannotWriteNow, ServerReport, StorageError
+from crushpy.storage.records import CannotWriteNow, Finding, StorageError
 from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.util.spawn import spawn
 
@@ -237,9 +237,10 @@ def _require_psycopg(place: str) -> None:
         ) from error
 
 
-def examine_server(url: str) -> ServerReport:
+def examine_server(url: str) -> list[Finding]:
     """Asks a server for its state; nothing is created there. `StorageError` if it cannot be asked."""
-    _require_psycopg(ServerAddress(url).shown)
-    from crushpy.storage.postgres_database import query_server_state
+    address = ServerAddress(url)
+    _require_psycopg(address.shown)
+    from crushpy.storage import postgres_database
 
-    return query_server_state(ServerAddress(url))
+    return postgres_database.list_findings(address)

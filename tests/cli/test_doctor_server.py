@@ -8,7 +8,7 @@ from support.command import Cli
 from support.postgres_server import Server
 from support.tcp_proxy import Proxy
 
-from crushpy.cli.checkup.installation import check_server as looked_at
+from crushpy.storage.storage_thread import examine_server
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -64,11 +64,11 @@ def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres
     postgres.drop(name)
 
 
-async def test_a_server_that_is_too_old_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_too_old_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crushpy.storage.postgres_database.OLDEST_SERVER", 99)
-    found = [line async for line in looked_at("here", postgres.url("postgres"))]
-    (old,) = [entry for entry in found if "99 or newer is needed" in entry.text]
-    assert old.hint == "Update the server."
+    found = examine_server(postgres.url("postgres"))
+    (old,) = [finding for finding in found if "99 or newer is needed" in finding[1]]
+    assert old[0] == "fail" and old[2] == "Update the server."
 
 
 def test_a_project_may_name_no_database_and_no_settings_file_a_password(

@@ -8,18 +8,14 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, counted
 from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root, provided_files
 from crushpy.security.programs import find_program
 from crushpy.settings.layers import Loaded
 from crushpy.settings.schema import Settings
 from crushpy.storage.location import Location
-
-if TYPE_CHECKING:
-    from crushpy.storage.records import ServerReport
 
 
 class Finding(Data, frozen=True, omit_defaults=False):
@@ -223,8 +219,10 @@ def settings(context: CheckContext) -> Iterator[Finding]:
 async def database(context: CheckContext) -> AsyncIterator[Finding]:
     location, file = context.location, context.location.file
     if location.server:
-        async for finding in check_server(location.place, context.settings.database_url):
-            yield finding
+        from crushpy.storage.storage_thread import examine_server
+
+        for found in await asyncio.to_thread(examine_server, context.settings.database_url):
+            yield Finding(*found)
         return
     if not file.exists():
         yield ok("does not exist yet: the first conversation creates it")
@@ -244,65 +242,6 @@ async def database(context: CheckContext) -> AsyncIterator[Finding]:
         yield ok(f"sound, {conversations}, {_describe_file(file)}")
     finally:
         await store.close()
-
-
-SLOW_QUERY_S = 0.05
-
-
-async def check_server(place: str, url: str) -> AsyncIterator[Finding]:
-    from crushpy.storage.storage_thread import examine_server
-
-    try:
-        found = await asyncio.to_thread(examine_server, url)
-    except CrushpyError as error:
-        yield fail(error.message, error.hint)
-        return
-    yield ok(f"reachable: {place} as {found.role}")
-    if found.number < found.oldest * 10_000:
-        yield fail(f"PostgreSQL {found.version}: {found.oldest} or newer is needed", "Update the server.")
-    else:
-        yield ok(f"PostgreSQL {found.version}, psycopg {found.library}")
-    if found.encoding == "UTF8":
-        yield ok("encoding UTF8")
-    else:
-        command = "createdb --encoding=UTF8 --template=template0 NAME"
-        yield fail(f"encoding {found.encoding}: UTF8 is required", command)
-    if found.read_only:
-        yield fail("the server is read-only", "Set database_url to the primary server.")
-    for finding in _check_tables(found):
-        yield finding
-    latency = f"{found.latency * 1000:.1f} ms per query"
-    advice = "Every write takes about ten queries: a closer server makes turns faster."
-    yield ok(latency) if found.latency < SLOW_QUERY_S else warn(latency, advice)
-
-
-def _check_tables(found: "ServerReport") -> Iterator[Finding]:
-    if not found.schema_version:
-        if found.may_create:
-            yield ok("nothing is stored yet: the first conversation creates the tables")
-        else:
-            hint = f"As the owner of the database: CREATE SCHEMA crushpy AUTHORIZATION {found.role}"
-            yield fail("the role may not create the schema crushpy", hint)
-        return
-    if found.schema_version > found.newest:
-        mismatch = f"tables of version {found.schema_version}; this crushpy supports {found.newest}"
-        yield fail(mismatch, "Update crushpy.")
-    elif found.schema_version < found.newest:
-        yield warn(
-            f"tables of version {found.schema_version}; the next start upgrades them to {found.newest}"
-        )
-    else:
-        yield ok(f"tables of version {found.schema_version}, {counted(found.conversations, 'conversation')}")
-    if not found.may_write:
-        yield fail("the role may not write to all tables", "docs/storage.md lists the required privileges.")
-    if found.unfinished:
-        hint = "Run the same `crushpy storage copy` again to resume it."
-        yield fail(f"a copy of {found.unfinished} to it was interrupted", hint)
-    if found.trigrams:
-        yield ok("pg_trgm: an index finds parts of words")
-    else:
-        hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
-        yield warn("pg_trgm is missing: searches for parts of words are slow", hint)
 
 
 def check_trust(context: CheckContext) -> Iterator[Finding]:
