@@ -11,9 +11,7 @@ from crushpy.cli.command_helpers import (
     add_group,
     find_session,
     open_store,
-    print_json,
-    print_lines,
-    print_text,
+    print_either,
 )
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import one_line
@@ -42,13 +40,10 @@ async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = 
     async with open_store() as store:
         root_id, is_stored = await _find_conversation(store, conversation)
         records = await store.audit.load(root_id)
-    if as_json:
-        print_json([_as_json(record) for record in records])
-    elif not records:
-        print_text(f"Nothing is recorded for conversation {root_id}.\n")
-    else:
-        gone = [] if is_stored else ["The conversation itself is no longer stored."]
-        print_lines([f"Conversation {root_id}", *_format_records(records), *gone])
+    gone = [] if is_stored else ["The conversation itself is no longer stored."]
+    lines = [f"Conversation {root_id}", *_format_records(records), *gone]
+    none = [f"Nothing is recorded for conversation {root_id}."]
+    print_either(as_json, [_as_json(record) for record in records], lines if records else none)
 
 
 async def _find_conversation(store: "Store", name: str) -> tuple[str, bool]:

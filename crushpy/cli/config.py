@@ -1,11 +1,12 @@
 """`crushpy config`: reads and changes settings, and shows their sources."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Annotated, Any, cast
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_json
+from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_lines
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths, project_root
@@ -33,7 +34,7 @@ def get_command(
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
     elif path and setting_keys.general(path) in setting_keys.tables():
         rows = _list_rows(loaded)
-        _print_rows([row for row in rows if setting_keys.parse_key(row["key"])[: len(path)] == path])
+        print_lines(_lines([row for row in rows if setting_keys.parse_key(row["key"])[: len(path)] == path]))
     else:
         raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
 
@@ -80,10 +81,7 @@ def list_settings(
 ) -> None:
     """Print every setting and its source."""
     rows = _list_rows(load_here(), everything)
-    if as_json:
-        print_json(rows)
-    else:
-        _print_rows(rows, explain=everything)
+    print_either(as_json, rows, _lines(rows, explain=everything))
 
 
 def path_command(as_json: AsJson = False) -> None:
@@ -96,14 +94,13 @@ def path_command(as_json: AsJson = False) -> None:
         {"layer": layer, "path": str(file), "exists": files.exists(file)} for layer, file in layers.items()
     ]
     rows[-1]["trusted"] = is_trusted(paths, project_root(cwd))
-    if as_json:
-        print_json(rows)
-        return
+    lines: list[str] = []
     for row in rows:
         notes = "exists" if row["exists"] else "does not exist"
         if row["exists"] and not row.get("trusted", True):
             notes = "ignored: not trusted (`crushpy trust` changes that)"
-        print(f"{row['layer']:<8} {row['path']}  ({notes})")
+        lines.append(f"{row['layer']:<8} {row['path']}  ({notes})")
+    print_either(as_json, rows, lines)
 
 
 def _check_rules(path: KeyPath, text: str) -> None:
@@ -159,14 +156,11 @@ def _display(loaded: Loaded, path: KeyPath) -> Any:
     return value
 
 
-def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
-    """Prints rows as TOML that can be pasted into config.toml, with the layer as a comment."""
+def _lines(rows: list[dict[str, Any]], explain: bool = False) -> Iterator[str]:
+    """Rows as TOML that can be pasted into config.toml, with the layer as a comment."""
     for row in rows:
-        if explain:
-            print(f"# {row['description']} Takes {row['allowed']}.")
-        if row["layer"] == "unset":
-            line = f"# {row['key']} ="
-        else:
-            line = f"{row['key']} = {setting_keys.toml_value(row['value'])}"
-        origin_note = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
-        print(f"{line:<44}  # {origin_note}" + ("\n" if explain else ""))
+        unset = row["layer"] == "unset"
+        line = f"# {row['key']} =" if unset else f"{row['key']} = {setting_keys.toml_value(row['value'])}"
+        origin = ": ".join(filter(None, (row["layer"], row["source"])))
+        about = [f"# {row['description']} Takes {row['allowed']}."] if explain else []
+        yield from (*about, f"{line:<44}  # {origin}", *([""] if explain else []))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_lines
+from crushpy.cli.command_helpers import AsJson, add_command, print_either
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Json
 from crushpy.core.paths import Paths, project_root
 from crushpy.security.redact import redact, redact_data
 from crushpy.security.sanitize import clean
@@ -43,22 +44,17 @@ async def doctor(
     """
     report = await run_checks(online=online, escapes=sandbox)
     marks = [finding.mark for found in report.values() for finding in found]
-    if as_json:
-        rows = [
-            {"area": area, **msgspec.to_builtins(finding)}
-            for area, found in report.items()
-            for finding in found
-        ]
-        print_json(redact_data(rows))
-    else:
-        lines: list[str] = []
-        for area, found in report.items():
-            lines.append(area)
-            for finding in found:
-                lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
-                lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
-        broken = marks.count("fail") or "nothing"
-        print_lines([*lines, "", f"{broken} broken, {marks.count('warn')} to look at"])
+    rows: list[Json] = []
+    lines: list[str] = []
+    for area, found in report.items():
+        rows += [{"area": area, **msgspec.to_builtins(finding)} for finding in found]
+        lines.append(area)
+        for finding in found:
+            lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
+            lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
+    broken = marks.count("fail") or "nothing"
+    lines += ["", f"{broken} broken, {marks.count('warn')} to look at"]
+    print_either(as_json, redact_data(rows), lines)
     if "fail" in marks:
         raise typer.Exit(1)
 

@@ -1,13 +1,12 @@
 """`crushpy models`: lists models, their windows and prices, and what is needed to use them."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_json, print_note
+from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_either, print_note
 from crushpy.cli.workspace import load_here
 from crushpy.core.paths import Paths
 from crushpy.llm.catalog import nearest_names
@@ -63,23 +62,19 @@ async def models_command(
     learnt.close()
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
-    if as_json:
-        print_json([_as_json(model, default) for model in (*listed, *local)])
-        for line in _failure_lines(lists):
-            print_note(f"crushpy: {line}")
-    else:
-        hidden = [model for model in known if not model.ready and not everything]
-        lines = [*_table([*listed, *local], default), *_usage_lines(local)]
-        if not listed and not local:
-            lines.append(f"No available model matches {wanted!r}.")
-        if hidden:
-            lines += ["", *_hidden_lines(hidden)]
-        elif not listed and not local:
-            lines += _suggestion_lines(wanted)
-        print("\n".join(lines))
-        failures = list(_failure_lines(lists))
-        print("".join(f"\n{line}" for line in failures), end="\n" if failures else "")
-    sys.stdout.flush()
+    hidden = [model for model in known if not model.ready and not everything]
+    lines = [*_table([*listed, *local], default), *_usage_lines(local)]
+    if not listed and not local:
+        lines.append(f"No available model matches {wanted!r}.")
+    if hidden:
+        lines += ["", *_hidden_lines(hidden)]
+    elif not listed and not local:
+        lines += _suggestion_lines(wanted)
+    failures = list(_failure_lines(lists))
+    lines += ["", *failures] if failures else []
+    print_either(as_json, [_as_json(model, default) for model in (*listed, *local)], lines)
+    for failure in failures if as_json else ():
+        print_note(f"crushpy: {failure}")
 
 
 def _failure_lines(lists: Sequence[ServerList]) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """`crushpy permissions`: lists, tests and revokes rules; `trust` and `untrust`: what a project may bring."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,14 @@ from typing import Annotated
 import typer
 
 from crushpy.cli.arguments import COMMANDS
-from crushpy.cli.command_helpers import AsJson, add_group, format_table, open_store
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    format_table,
+    open_store,
+    print_either,
+    print_lines,
+)
 from crushpy.cli.workspace import environment_here, load_here, print_warning, working_folder
 from crushpy.core.access import Access, Mode
 from crushpy.core.errors import UsageError
@@ -33,20 +39,18 @@ async def list_rules(as_json: AsJson = False) -> None:
     async with open_store() as store:  # a missing database is not created
         tips = await store.sessions.list_tips(str(working_folder())) if store.location.exists else []
     granted = [info for info in tips if info.grants]
-    if as_json:
-        rules = [{"kind": each.kind, "rule": each.rule, "origin": each.origin} for each in loaded.rules]
-        grants = [{"session": info.id, "title": info.title, "rules": info.grants} for info in granted]
-        print(json.dumps({"rules": rules, "grants": grants}))
-        return
-    for kind in ("deny", "ask", "allow"):  # in order of precedence
-        rules = [(clean(each.rule), clean(each.origin)) for each in loaded.rules if each.kind == kind]
-        _print_rules(f"{kind}:", rules)
+    grants = [{"session": info.id, "title": info.title, "rules": info.grants} for info in granted]
+    groups = {  # in order of precedence
+        f"{kind}:": [(clean(rule.rule), clean(rule.origin)) for rule in loaded.rules if rule.kind == kind]
+        for kind in ("deny", "ask", "allow")
+    }
     for info in granted:
-        _print_rules(
-            f"granted in {info.id} ({clean(info.title)}):", [(clean(rule), "") for rule in info.grants]
-        )
-    if not loaded.rules and not granted:
-        print("No rules: reading in the workspace is allowed, everything else asks.")
+        groups[f"granted in {info.id} ({clean(info.title)}):"] = [(clean(rule), "") for rule in info.grants]
+    lines: list[str] = []
+    for title, rows in groups.items():
+        lines += [title, *(f"  {line}" for line in format_table(rows))] if rows else []
+    none = ["No rules: reading in the workspace is allowed, everything else asks."]
+    print_either(as_json, {"rules": loaded.rules, "grants": grants}, lines or none)
 
 
 def test_command(
@@ -74,12 +78,10 @@ def test_command(
     rules = RuleSet.from_strings(allowed, settings.ask, settings.deny, tools=tool_table())
     rules = in_mode(mode or settings.mode, rules)
     decision = decide([_describe_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=project.guard())
-    if as_json:
-        print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))
-    else:
-        print(f"{decision.verdict}: {clean(decision.reason)}")
-        for rule in decision.suggested:
-            print(f"  --allow {shlex.quote(clean(rule))}")
+    lines = [f"{decision.verdict}: {clean(decision.reason)}"]
+    lines += [f"  --allow {shlex.quote(clean(rule))}" for rule in decision.suggested]
+    fields = ("verdict", "reason", "suggested")
+    print_either(as_json, {name: getattr(decision, name) for name in fields}, lines)
     raise typer.Exit(EXIT_CODES[decision.verdict])
 
 
@@ -132,12 +134,6 @@ def _describe_access(tool: str, argument: str, cwd: Path) -> Access:
     return Access(tool, declaration.kind, value if declaration.kind != "none" else "", declaration.writes)
 
 
-def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:
-    if not rules:
-        return
-    print(title, *format_table(rules), sep="\n  ")
-
-
 ProjectPath = Annotated[
     Path | None,
     typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
@@ -154,18 +150,11 @@ def trust_command(
     paths = Paths()
     if show_list:
         folders = [str(folder) for folder in trusted(paths)]
-        if as_json:
-            print(json.dumps(folders))
-        else:
-            print("\n".join(map(clean, folders)) or "No project is trusted.")
+        print_either(as_json, folders, map(clean, folders or ["No project is trusted."]))
         return
     root = add_trusted(paths, find_root(path))
-    print(f"{clean(str(root))} is trusted. crushpy now uses:")
-    for line in list_project_files(root):
-        print(f"  {line}")
-    for line in accept_hooks(paths, root):
-        print(f"  {line}")
-    print("To undo: crushpy untrust")
+    used = [f"  {line}" for line in (*list_project_files(root), *accept_hooks(paths, root))]
+    print_lines([f"{clean(str(root))} is trusted. crushpy now uses:", *used, "To undo: crushpy untrust"])
 
 
 def find_root(path: Path | None) -> Path:

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_note, print_text, suggest_name
+from crushpy.cli.command_helpers import (
+    AsJson,
+    format_table,
+    open_store,
+    print_either,
+    print_json,
+    print_note,
+    print_text,
+    suggest_name,
+)
 from crushpy.cli.workspace import load_here, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
-from crushpy.security.sanitize import one_line
+from crushpy.security.sanitize import clean, one_line
 
 if TYPE_CHECKING:
     from crushpy.engine.session.importing import ImportOutcome
@@ -73,14 +82,9 @@ def _print_sources(*, as_json: bool) -> None:
         count = len({session.id for session in found if isinstance(session, ForeignSession)})
         row: dict[str, Any] = {"name": source.name, "title": source.title, "sessions": count}
         rows.append(row | {"places": [str(place) for place in places]})
-    if as_json:
-        print_json(rows)
-        return
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        searched = one_line(", ".join(row["places"]))
-        print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {searched}\n")
-    if any(row["sessions"] for row in rows):
+    table = [(row["name"], counted(row["sessions"], "session"), ", ".join(row["places"])) for row in rows]
+    print_either(as_json, rows, map(clean, format_table(table)))
+    if not as_json and any(row["sessions"] for row in rows):
         print_note("Nothing was imported. To import, name an agent: `crushpy sessions import claude`.")
 
 

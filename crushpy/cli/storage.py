@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
+from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 
@@ -52,16 +52,14 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
         for warning in (*old.warnings, *new.warnings):
             print_note(f"crushpy: {warning}")
     _clear_line()
-    if as_json:
-        print_json({"rows": report.rows, "added": report.added, "outputs": report.outputs})
-        return
     conversations, messages = report.rows["conversation"], report.rows["message"]
     url = new.place if "://" in new.place else f"sqlite:///{new.place}"
-    print_text(
+    lines = [
         f"{conversations:,} conversations, {messages:,} messages and {report.outputs:,} outputs are in "
-        f"{new.place}, equal by count and hash ({report.added:,} rows were new).\n"
-        f"To use it: crushpy config set database_url {url}\n"
-    )
+        f"{new.place}, equal by count and hash ({report.added:,} rows were new).",
+        f"To use it: crushpy config set database_url {url}",
+    ]
+    print_either(as_json, report, lines)
 
 
 def _open_database(name: str) -> "Store":
