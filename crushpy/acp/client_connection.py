@@ -24,6 +24,11 @@ class RpcError(Exception):
         self.code, self.message, self.data = code, message, data
 
 
+def invalid(message: str) -> RpcError:
+    """Parameters that cannot be used."""
+    return RpcError(INVALID_PARAMS, message)
+
+
 class ClientConnection:
     """The client on the other side. Each request of the client is handled in a task of its own."""
 

@@ -26,7 +26,7 @@ from crushpy.engine.conversation import Conversation
 from crushpy.engine.session.session import OpenBranch
 from crushpy.llm.errors import Refused
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.text_file import decode, normalize
+from crushpy.tools.files.text_file import TextFile, decode, normalize
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.util.spawn import spawn
 
@@ -53,10 +53,8 @@ class EditorFiles(WorkspaceFiles):
 
     def read(self, path: Path, real: Path, shown: str) -> bytes:
         raw = super().read(path, real, shown)
-        file = decode(raw)
-        if not self._capabilities.read_text_file or not self._serves(path, real):
-            return raw
-        if file is None or file.bom or file.bad_bytes or file.encoding != "utf-8":
+        file = self._editable(path, real, raw) if self._capabilities.read_text_file else None
+        if file is None:
             return raw
         said = self._ask("fs/read_text_file", shown, {"path": str(real)})
         try:
@@ -66,10 +64,8 @@ class EditorFiles(WorkspaceFiles):
         return raw if normalize(text) == normalize(file.text) else text.encode()
 
     def write(self, path: Path, real: Path, shown: str, content: bytes, before: bytes | None) -> str:
-        file = decode(content)
-        if not self._capabilities.write_text_file or not self._serves(path, real):
-            return super().write(path, real, shown, content, before)
-        if file is None or file.bom or file.bad_bytes or file.encoding != "utf-8":
+        file = self._editable(path, real, content) if self._capabilities.write_text_file else None
+        if file is None:
             return super().write(path, real, shown, content, before)
         if before is not None and self.read(path, real, shown) != before:
             raise ToolError(f"{shown} was changed in the editor just now. View it again first.")
@@ -88,8 +84,11 @@ class EditorFiles(WorkspaceFiles):
         for answer in tuple(self._open):
             answer.cancel()
 
-    def _serves(self, path: Path, real: Path) -> bool:
-        return path == real and real.is_relative_to(self._cwd)
+    def _editable(self, path: Path, real: Path, content: bytes) -> TextFile | None:
+        """The text of a file that the editor can serve."""
+        file = decode(content) if path == real and real.is_relative_to(self._cwd) else None
+        plain = file is not None and not file.bom and not file.bad_bytes and file.encoding == "utf-8"
+        return file if plain else None
 
     def _ask(self, method: str, shown: str, params: Json) -> Any:
         """The editor's answer. An error of its own is an error here: the disk may hold something else."""
@@ -160,9 +159,9 @@ class EditorThread:
     async def set_option(self, name: str, value: str) -> None:
         known = {option["id"]: [choice["value"] for choice in option["options"]] for option in self.options()}
         if name not in known:
-            raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
+            raise rpc.invalid(f"There is no option {name}: {', '.join(known)}.")
         if name != "model" and value not in known[name]:
-            raise rpc.RpcError(rpc.INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
+            raise rpc.invalid(f"{name} cannot be {value!r}: {', '.join(known[name])}.")
         match name:
             case "model":
                 await self.conversation.choices.select_model(value)
@@ -175,36 +174,23 @@ class EditorThread:
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODES:
-            raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
+            raise rpc.invalid(f"There is no mode {mode}: {', '.join(MODES)}.")
         await self.conversation.choices.select_mode(mode)
 
     def announce_commands(self) -> None:
-        own = [
-            {
-                "name": name,
-                "description": command.help,
-                **({"input": {"hint": command.argument}} if command.argument else {}),
-            }
-            for name, command in COMMANDS.items()
-        ]
-        own += [
-            {"name": command.slash, "description": command.help}
-            for command in self.conversation.commands.listed()
-        ]
-        self._update({"sessionUpdate": "available_commands_update", "availableCommands": own})
+        offered: list[Json] = []
+        for command in (*COMMANDS.values(), *self.conversation.commands.listed()):
+            hint = {"input": {"hint": command.argument}} if command.argument else {}
+            offered.append({"name": command.slash, "description": command.help, **hint})
+        self._update({"sessionUpdate": "available_commands_update", "availableCommands": offered})
 
     async def replay(self) -> None:
         store, info = self.conversation.sessions.store, self.conversation.info
         messages = await store.messages.load_lineage(info.id)
         lineage = {session.id for session in await store.sessions.load_lineage(info.id)}
         made = await store.boundaries.load_conversation(info.root_id)
-        passed = iter(
-            [
-                boundary
-                for boundary in made
-                if boundary.child_id in lineage and boundary.trigger not in KEEPS_CONTEXT
-            ]
-        )
+        made = [boundary for boundary in made if boundary.child_id in lineage]
+        passed = (boundary for boundary in made if boundary.trigger not in KEEPS_CONTEXT)
         waiting, self._branches = self._branches, list[OpenBranch]()
         for message in messages:
             if waiting and message.id == waiting[0].first:
@@ -262,9 +248,7 @@ class EditorThread:
                     try:
                         raw = base64.b64decode(block.data, validate=True)
                     except ValueError:
-                        raise rpc.RpcError(
-                            rpc.INVALID_PARAMS, "The data of the image is not base64."
-                        ) from None
+                        raise rpc.invalid("The data of the image is not base64.") from None
                     images.append(await self.conversation.prompts.attachments.load_bytes(raw, "image"))
                 case "resource_link":
                     words.append(_mention(block.uri or ""))
@@ -273,12 +257,10 @@ class EditorThread:
                     words.append(content)
                     pasted.append(content)
                 case _:
-                    raise rpc.RpcError(
-                        rpc.INVALID_PARAMS, f"A content block of type {block.type} is not supported."
-                    )
+                    raise rpc.invalid(f"A content block of type {block.type} is not supported.")
         text = "\n\n".join(part for part in words if part)
         if not text and not images:
-            raise rpc.RpcError(rpc.INVALID_PARAMS, "The prompt is empty.")
+            raise rpc.invalid("The prompt is empty.")
         return text, pasted, images
 
     async def _command(self, name: str, argument: str) -> str:
@@ -307,23 +289,20 @@ class EditorThread:
                 case "rules" if argument:
                     text = f"Added: {(await talk.rules.add(argument)).text}"
                 case "rules":
-                    text = "\n".join(
-                        f"{rule.number}. {rule.text}" for rule in (await talk.rules.listed()).valid
-                    )
+                    rules = (await talk.rules.listed()).valid
+                    text = "\n".join(f"{rule.number}. {rule.text}" for rule in rules)
                 case "search":
                     found = await talk.sessions.search(argument, within=talk.info.id, each=10)
                     text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
                 case "tree":
-                    text = "\n".join(
-                        f"- {row.session.id} {row.relation}{' (here)' if row.tip else ''}"
-                        for row in await talk.sessions.tree(talk.info.id)
-                    )
+                    tree = await talk.sessions.tree(talk.info.id)
+                    rows = [f"- {row.session.id} {row.relation}{' (here)' * row.tip}" for row in tree]
+                    text = "\n".join(rows)
                 case _:
                     budget = talk.context.budget()
-                    rows = talk.context.inspect().rows
-                    text = f"{budget.used:,} of {budget.window:,} tokens ({budget.used_pct}%)\n" + "\n".join(
-                        f"- {row.tokens:,} {row.name}" for row in rows[:50]
-                    )
+                    rows = [f"- {row.tokens:,} {row.name}" for row in talk.context.inspect().rows[:50]]
+                    used = f"{budget.used:,} of {budget.window:,} tokens ({budget.used_pct}%)"
+                    text = "\n".join([used, *rows])
         except CrushpyError as error:
             text = str(error)
         if text or name not in ("compact", "return"):
@@ -350,14 +329,14 @@ class EditorThread:
         self._branch_call = ""
 
     def _on_event(self, event: events.Event) -> None:
-        cwd = self.conversation.info.cwd
         match event:
             case events.TextDelta():
                 self._update(updates.chunk("agent_message_chunk", event.text))
             case events.ThinkingDelta():
                 self._update(updates.chunk("agent_thought_chunk", event.text))
             case events.ToolCalled():
-                self._update(updates.call_started(event.id, event.name, event.args, cwd))
+                folder = self.conversation.info.cwd
+                self._update(updates.call_started(event.id, event.name, event.args, folder))
             case events.ToolStarted():
                 self._update(updates.tool_update(event.id, "in_progress"))
             case events.ToolOutput():
@@ -372,9 +351,7 @@ class EditorThread:
                 self._outputs.pop(event.id, None)
                 kept = event.name in ("edit", "multiedit", "write")  # the diff that its call has shown
                 content = [] if kept and not event.is_error else updates.result_content(event.text)
-                self._update(
-                    updates.tool_update(event.id, "failed" if event.is_error else "completed", *content)
-                )
+                self._update(updates.tool_finished(event.id, event.is_error, *content))
             case events.TodosChanged():
                 self._update(updates.plan(event.todos))
             case events.UsageReported():

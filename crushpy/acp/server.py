@@ -79,7 +79,7 @@ class AcpServer:
         try:
             given = msgspec.convert(params, kind)
         except msgspec.ValidationError as error:
-            raise rpc.RpcError(rpc.INVALID_PARAMS, f"{method}: {error}") from None
+            raise rpc.invalid(f"{method}: {error}") from None
         try:
             return await implementation(given)
         except CrushpyError as error:
@@ -149,9 +149,7 @@ class AcpServer:
             await self._threads.pop(session).close()
         folder = Path(params.cwd)
         if not folder.is_absolute() or not folder.is_dir():
-            raise rpc.RpcError(
-                rpc.INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}."
-            )
+            raise rpc.invalid(f"cwd has to be the absolute path of a folder, not {folder}.")
         servers = params.mcp_servers or ()
         names = tuple(server.name for server in servers)
         environment = ProjectEnvironment(folder, _server_flags(servers), editor_servers=names)
@@ -183,7 +181,7 @@ class AcpServer:
 
         cursor = params.cursor or "0"
         if not cursor.isdecimal():
-            raise rpc.RpcError(rpc.INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
+            raise rpc.invalid(f"The cursor {cursor!r} is not one of ours.")
         start = int(cursor)
         store = ProjectEnvironment(Path.cwd()).store()
         try:
@@ -218,7 +216,7 @@ class AcpServer:
             info = await store.sessions.find(params.session_id)
             if info.kind == "fork":
                 told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
-                raise rpc.RpcError(rpc.INVALID_PARAMS, told)
+                raise rpc.invalid(told)
             if (thread := self._threads.pop(params.session_id, None)) is not None:
                 await thread.close()
             await browser.erase(info.root_id)
@@ -239,8 +237,7 @@ def _server_flags(servers: Sequence[wire.McpServerParams]) -> dict[str, object]:
     flags: dict[str, object] = {}
     for server in servers:
         given: rpc.Json = {name: getattr(server, name) for name in ("url", "command", "args")}
-        given |= {
-            name: {entry.name: entry.value for entry in getattr(server, name)} for name in ("env", "headers")
-        }
+        for name in ("env", "headers"):
+            given[name] = {entry.name: entry.value for entry in getattr(server, name)}
         flags |= {f"mcp.{server.name}.{key}": value for key, value in given.items() if value}
     return flags

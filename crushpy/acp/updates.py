@@ -55,6 +55,10 @@ def tool_update(call_id: str, status: str, *content: Json) -> Json:
     return {**update, "content": list(content)} if content else update
 
 
+def tool_finished(call_id: str, is_error: bool, *content: Json) -> Json:
+    return tool_update(call_id, "failed" if is_error else "completed", *content)
+
+
 def output_content(text: str) -> Json:
     return {"type": "content", "content": text_block(text[-MAX_OUTPUT_CHARS:])}
 
@@ -207,5 +211,5 @@ def replay_message(message: Message, passed: Iterator[Boundary], cwd: str, *, na
     if result is not None and isinstance(result.display, BranchReport):
         yield branch_returned(result.call_id, result.display, interrupted=bool(result.ended))
     elif result is not None:
-        status = "failed" if result.is_error else "completed"
-        yield tool_update(result.call_id, status, *result_content(result.text, result.images))
+        content = result_content(result.text, result.images)
+        yield tool_finished(result.call_id, result.is_error, *content)

@@ -141,8 +141,7 @@ async def run_bound_action(node: DOMNode, event: events.Key) -> bool:
     be handled after those that were typed behind it."""
     for binding in bindings_with_keymap(node).get(event.key, ()):
         if await app_of(node).run_action(binding.action, node):
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             return True
     return False
 

@@ -19,6 +19,7 @@ from crushpy.core.messages import (
     TaskReport,
     Terminal,
     Thinking,
+    ToolCall,
     ToolResult,
     headline,
 )
@@ -209,8 +210,9 @@ class TranscriptPresenter:
     def _hear_of_calls(self, event: events.Event) -> None:
         match event:
             case events.ToolCalled():
-                about = headline(event.name, event.args, more=" …")
-                item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
+                item = ToolItem(
+                    event.id, event.name, _headline(event), "waiting", message_id=self._last_message
+                )
                 self._tools[event.id] = (self._view.add(item), item)
             case events.ToolStarted():
                 self._change_tool(event.id, state="running")
@@ -218,7 +220,7 @@ class TranscriptPresenter:
                 if self._tools[event.id][1].session_id != event.session_id:
                     self._change_tool(event.id, session_id=event.session_id)
             case events.ApprovalNeeded():  # perhaps about a command that the user has changed
-                self._change_tool(event.id, headline=headline(event.name, event.args, more=" …"), answer="")
+                self._change_tool(event.id, headline=_headline(event), answer="")
             case events.ApprovalDone():
                 said = answer_words(event.answer, event.covers, event.words)
                 self._change_tool(event.id, answer=said)
@@ -280,11 +282,7 @@ class TranscriptPresenter:
         key, item = self._tools.pop(event.id)
         if event.name == "branch" and not event.is_error:
             self._branch_call = key, item
-        ended: Any = event.ended
-        result = ToolResult(
-            event.id, event.name, event.text, event.is_error, (), event.display, event.decision, ended
-        )
-        self._view.replace(key, _finished(item, result))
+        self._view.replace(key, _finished(item, event))
         self._view.finish(key)
 
 
@@ -307,23 +305,23 @@ def stored_items(
     yield from map(_mark_item, behind.get("", ()))
     for message in messages:
         if message.role != "tool":
-            early = [mark for mark in behind.get(message.id, ()) if mark.early]
-            yield from _message_items(
-                message, results, opening, states, early, noted=bool(behind.get(message.id))
-            )
-        yield from (_mark_item(mark) for mark in behind.get(message.id, ()) if not mark.early)
+            yield from _part_items(message, opening)
+            yield from _text_items(message, states.get(message.id, ""))
+            if message.finish == "interrupted" and message.id not in behind:
+                yield NoticeItem(CUT_REPLY)
+        notes = behind.get(message.id, ())
+        yield from (_mark_item(mark) for mark in notes if mark.early)
+        for call in message.calls:
+            item = ToolItem(call.id, call.name, _headline(call), "interrupted", message_id=message.id)
+            if call.id in results:
+                answer, result = results[call.id]
+                item = msgspec.structs.replace(_finished(item, result), sent=states.get(answer, ""))
+            yield item
+        yield from (_mark_item(mark) for mark in notes if not mark.early)
 
 
-def _message_items(
-    message: Message,
-    results: Mapping[str, tuple[str, ToolResult]],
-    opening: "OpeningBoundary | None",
-    states: Mapping[str, SentState],
-    early: Sequence[TimelineNote],
-    *,
-    noted: bool,
-) -> Iterable[TranscriptItem]:
-    """`noted`: a note after the message tells how its turn ended."""
+def _part_items(message: Message, opening: "OpeningBoundary | None") -> Iterable[TranscriptItem]:
+    """What is shown before the text of a message."""
     for part in message.parts:
         match part:
             case Seed():
@@ -338,24 +336,19 @@ def _message_items(
                     yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)
             case _:
                 pass
-    sent = states.get(message.id, "")
-    if message.role == "user":
-        if message.text or message.images:
-            images = tuple(image.info for image in message.images)
-            yield UserItem(message.text, images, message.id, sent, message.pasted)
-        return
-    if message.says_something:
-        yield ReplyItem(message.text, message_id=message.id, sent=sent)
-    if message.finish == "interrupted" and not noted:
-        yield NoticeItem(CUT_REPLY)
-    yield from map(_mark_item, early)
-    for call in message.calls:
-        about = headline(call.name, call.args, more=" …")
-        item = ToolItem(call.id, call.name, about, "interrupted", message_id=message.id)
-        if call.id in results:
-            answer, result = results[call.id]
-            item = msgspec.structs.replace(_finished(item, result), sent=states.get(answer, ""))
-        yield item
+
+
+def _text_items(message: Message, sent: SentState) -> Iterable[TranscriptItem]:
+    if message.role != "user":
+        if message.says_something:
+            yield ReplyItem(message.text, message_id=message.id, sent=sent)
+    elif message.text or message.images:
+        images = tuple(image.info for image in message.images)
+        yield UserItem(message.text, images, message.id, sent, message.pasted)
+
+
+def _headline(call: ToolCall | events.ToolCalled | events.ApprovalNeeded) -> str:
+    return headline(call.name, call.args, more=" …")
 
 
 def _mark_item(mark: TimelineNote) -> TranscriptItem:
@@ -364,7 +357,7 @@ def _mark_item(mark: TimelineNote) -> TranscriptItem:
     return ErrorItem(mark.text, mark.hint) if mark.kind == "error" else NoticeItem(mark.text, mark.kind)
 
 
-def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
+def _finished(item: ToolItem, result: ToolResult | events.ToolFinished) -> ToolItem:
     worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
     decision = result.decision
     state: ToolState = "failed" if result.is_error else "done"
@@ -391,15 +384,12 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
 
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of an earlier boundary; it has few details if no record of it is stored."""
+    boundary = opening.boundary if opening else Boundary("", "", "", "")
+    card = BoundaryItem(boundary, seed.summary, seed.evidence, seed.pins, seed.rules)
     if opening is None:
-        card = BoundaryItem(Boundary("", "", "", ""), seed.summary, seed.evidence, seed.pins, seed.rules)
         return msgspec.structs.replace(card, offers=("edit_template", "tree"))
-    return BoundaryItem(
-        opening.boundary,
-        seed.summary,
-        seed.evidence,
-        seed.pins,
-        seed.rules,
+    return msgspec.structs.replace(
+        card,
         undone=opening.boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,

@@ -165,7 +165,7 @@ async def test_foreign_text_is_shown_and_does_nothing() -> None:
         await screen.press("e")
         await paste(screen, EVIL)
         assert "\x1b" not in screen.text
-        assert "\x1b" not in screen.app.screen._area.text
+        assert "\x1b" not in screen.app.screen.area.text
         await screen.press("escape", "a")
         assert screen.results == [Verdict("accept", EVIL_SHOWN * 2)]
 

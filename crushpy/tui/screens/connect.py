@@ -43,8 +43,7 @@ class SecretField(LineField):
         self.password = True
 
     def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+        event.stop().prevent_default()
         self.insert_text_at_cursor(event.text.strip())
 
 

@@ -19,7 +19,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import take_back, tell
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.fields import LineField
+from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import RowList
 
@@ -93,6 +93,28 @@ class OverlayScreen(Screen[Result]):
             if not isinstance(error, CrushpyError):
                 raise error or AssertionError
             tell(self, str(error), "error")
+
+
+class EditingScreen(OverlayScreen[Result]):
+    """A text that can be edited. Edits are lost only after a warning, which names the key that confirms."""
+
+    unsaved = ""
+    """The warning, with `{}` for the key."""
+    stored = ""
+
+    @property
+    def area(self) -> AreaField:
+        return self.query_one(AreaField)
+
+    @property
+    def edited(self) -> bool:
+        return self.area.text != self.stored
+
+    def may_lose_edits(self, how: str) -> bool:
+        return not self.edited or self.confirm(how, self.unsaved.format(how))
+
+    def may_quit(self) -> bool:
+        return self.may_lose_edits("Ctrl+Q again to quit")
 
 
 class DialogScreen(ModalScreen[Result], OverlayScreen[Result]):

@@ -93,16 +93,13 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     def _begin(self, messages: Sequence[Message]) -> None:
         """Scrolls to the message that was found, or to the beginning."""
         transcript = self.query_one(Transcript)
-        wanted = [
-            message
-            for message in messages
-            if self._place is not None and message.id == self._place.message_id
-        ]
-        key = self._feed.find(wanted[0], self._place.words) if self._feed and self._place and wanted else -1
-        if self._place is None or key < 0:
+        place = self._place
+        message = next((message for message in messages if place and message.id == place.message_id), None)
+        key = self._feed.find(message, place.words) if self._feed and place and message else -1
+        if place is None or key < 0:
             transcript.scroll_home(animate=False)
         else:
-            transcript.interaction.reveal(key, self._place.words)
+            transcript.interaction.reveal(key, place.words)
 
     def action_go_on(self) -> None:
         self.dismiss(self.session_id)

@@ -14,7 +14,7 @@ from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import LineScreen
-from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, with_headings
+from crushpy.tui.screens.overlay import EditingScreen, PanelScreen, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
@@ -26,7 +26,7 @@ QUESTIONS: dict[Literal["regenerate", "decline"], tuple[str, str]] = {
 KEYS = ("a", "e", "r", "d", "v", "escape")
 
 
-class ReviewScreen(OverlayScreen[Verdict]):
+class ReviewScreen(EditingScreen[Verdict]):
     """Always returns a `Verdict`: closing it declines, and nothing changes.
 
     It may open while the user types: keys decide only once typing has paused, and `typed` gets the letters.
@@ -48,11 +48,12 @@ class ReviewScreen(OverlayScreen[Verdict]):
         Binding("escape", "decline", "Decline"),
     ]
     AUTO_FOCUS = "#reading"
+    unsaved = "Your edits would be lost. Press {}, a to accept them."
 
     def __init__(self, event: ReviewNeeded, typed: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
         self._event = event
-        self._summary = clean(event.summary)
+        self.stored = clean(event.summary)
         self._typed = typed
         self._grace = GracePeriod(self, typed)
         self._editing = False
@@ -60,7 +61,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
     def compose_body(self) -> ComposeResult:
         with VerticalScroll(id="reading"):
             yield Static(id="summary")
-        yield AreaField(self._summary)
+        yield AreaField(self.stored)
 
     def on_mount(self) -> None:
         event = self._event
@@ -68,14 +69,6 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
         self.action_edit(False)
         self._grace.begin()
-
-    @property
-    def _area(self) -> AreaField:
-        return self.query_one(AreaField)
-
-    @property
-    def _edited(self) -> bool:
-        return self._area.text != self._summary
 
     def action_evidence(self) -> None:
         evidence = self._event.evidence.strip() or "(none)"
@@ -95,10 +88,10 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._grace.restart()
 
     def action_accept(self, edited: bool = False) -> None:
-        if not self._edited:
+        if not self.edited:
             self.dismiss(Verdict("accept"))
-        elif self._area.text.strip():
-            self.dismiss(Verdict("accept", self._area.text))
+        elif self.area.text.strip():
+            self.dismiss(Verdict("accept", self.area.text))
         else:
             tell(self, "The summary is empty. Write one, or decline.", "warning")
 
@@ -106,8 +99,8 @@ class ReviewScreen(OverlayScreen[Verdict]):
         """Opens the editor, or leaves it; edits are kept."""
         self._editing = editing
         self.set_class(editing, "-editing")
-        self.query_one("#summary", Static).update(with_headings(self._area.text))
-        (self._area if editing else self.query_one("#reading")).focus()
+        self.query_one("#summary", Static).update(with_headings(self.area.text))
+        (self.area if editing else self.query_one("#reading")).focus()
         self.refresh_bindings()
 
     def action_ask(self, kind: Literal["regenerate", "decline"]) -> None:
@@ -119,12 +112,5 @@ class ReviewScreen(OverlayScreen[Verdict]):
         app_of(self).push_screen(LineScreen(heading, LineField(placeholder=placeholder)), said)
 
     def action_decline(self) -> None:
-        if self._may_lose_edits("Esc again to decline"):
+        if self.may_lose_edits("Esc again to decline"):
             self.dismiss(Verdict("decline"))
-
-    def may_quit(self) -> bool:
-        return self._may_lose_edits("Ctrl+Q again to quit")
-
-    def _may_lose_edits(self, how: str) -> bool:
-        warning = f"Your edits would be lost. Press {how}, a to accept them."
-        return not self._edited or self.confirm(how, warning)

@@ -18,7 +18,7 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, in_worker, with_headings
+from crushpy.tui.screens.overlay import EditingScreen, PanelScreen, in_worker, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
 
@@ -28,7 +28,7 @@ CHECK_DEBOUNCE_S = 0.2
 Preview = Callable[[str], Awaitable[Rehearsal | None]]
 
 
-class TemplateScreen(OverlayScreen[None]):
+class TemplateScreen(EditingScreen[None]):
     """`preview` shows what a text would carry over."""
 
     DEFAULT_CSS = """
@@ -43,12 +43,12 @@ class TemplateScreen(OverlayScreen[None]):
     ]
     AUTO_FOCUS = "AreaField"
     heading = "Summary template"
+    unsaved = "The template is not saved. Press Ctrl+S to save it, {}."
 
     def __init__(self, templates: Templates, preview: Preview) -> None:
         super().__init__()
         self._own = OwnTemplate(templates)
         self._preview = preview
-        self._stored = ""
         self._layer = ""
         self._path = ""
         self._problem: TemplateProblem | None = None
@@ -61,14 +61,6 @@ class TemplateScreen(OverlayScreen[None]):
     async def on_mount(self) -> None:
         await self._load()
 
-    @property
-    def _area(self) -> AreaField:
-        return self.query_one(AreaField)
-
-    @property
-    def _edited(self) -> bool:
-        return self._area.text != self._stored
-
     async def _load(self) -> None:
         try:
             found = await asyncio.to_thread(self._own.in_force)
@@ -76,13 +68,13 @@ class TemplateScreen(OverlayScreen[None]):
             self._say(Content.styled(str(error), "$error"))
             return
         self._layer, self._path = found.layer, found.path
-        self._stored = clean(found.text)
-        self._area.show(found.text)
+        self.stored = clean(found.text)
+        self.area.show(found.text)
         self._say_where()
 
     def _say_where(self) -> None:
         whose = {"shipped": "default", "user": "yours", "project": "this project's"}
-        edited = "not saved  " if self._edited else ""
+        edited = "not saved  " if self.edited else ""
         where = "" if self._layer == "shipped" else one_line(self._path)  # not a file to edit
         self.set_heading(self.heading, f"{edited}{whose.get(self._layer, self._layer)}  {where}")
 
@@ -102,7 +94,7 @@ class TemplateScreen(OverlayScreen[None]):
 
     async def _check_now(self) -> None:
         """Shows line, name and reason if the text is invalid."""
-        self._problem = await asyncio.to_thread(self._own.check, self._area.text)
+        self._problem = await asyncio.to_thread(self._own.check, self.area.text)
         if self._problem is not None:
             self._say(Content.styled(f"✗ {clean(str(self._problem))}", "$error"))
             return
@@ -114,17 +106,17 @@ class TemplateScreen(OverlayScreen[None]):
 
     @in_worker("file")
     async def action_save(self) -> None:
-        if not self._edited:
+        if not self.edited:
             tell(self, "There are no changes to save.")
             return
         await self._check_now()
         warning = "The template is invalid. Press Ctrl+S again to save it; it is not used until it is fixed."
         if self._problem is not None and not self.confirm("save", warning):
             return
-        text = self._area.text
+        text = self.area.text
         await asyncio.to_thread(self._own.save, text)
         self.confirming = ""
-        self._stored = text
+        self.stored = text
         if self._layer != "project":
             self._layer, self._path = "user", str(self._own.file)
         self._say_where()
@@ -146,7 +138,7 @@ class TemplateScreen(OverlayScreen[None]):
     async def action_outside(self) -> None:
         from crushpy.tui.widgets.external_editor import edit_outside
 
-        self._area.show(await edit_outside(app_of(self), self._area.text))
+        self.area.show(await edit_outside(app_of(self), self.area.text))
 
     @in_worker("preview")
     async def action_preview(self) -> None:
@@ -158,20 +150,13 @@ class TemplateScreen(OverlayScreen[None]):
         shown = Static(Content.styled("Writing a summary …", "$text-muted"))
         app_of(self).push_screen(PanelScreen("Preview", shown))
         try:
-            shown.update(_outcome(await self._preview(self._area.text)))
+            shown.update(_outcome(await self._preview(self.area.text)))
         except (CrushpyError, Postponed) as error:
             shown.update(Content.styled(clean(str(error)), "$error"))
 
     def action_close(self) -> None:
-        if self._may_lose_edits("Esc again to discard it"):
+        if self.may_lose_edits("Esc again to discard it"):
             self.dismiss(None)
-
-    def may_quit(self) -> bool:
-        return self._may_lose_edits("Ctrl+Q again to quit without it")
-
-    def _may_lose_edits(self, how: str) -> bool:
-        warning = f"The template is not saved. Press Ctrl+S to save it, {how}."
-        return not self._edited or self.confirm(how, warning)
 
 
 def _outcome(outcome: Rehearsal | None) -> Content:

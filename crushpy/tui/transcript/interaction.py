@@ -248,8 +248,7 @@ class Interaction:
         first, last = self._view.visible_entries(self._widget.top_row)
         at_cursor = [] if (index := self.cursor_index()) is None else [index]
         for index in (*at_cursor, *range(last, first - 1, -1)):
-            entry = self._model.entries[index]
-            item = entry.item if entry is not None else None
+            item = self._model[index].item
             if isinstance(item, items.BoundaryItem) and action in item.actions:
                 return index
         return None

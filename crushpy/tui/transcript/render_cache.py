@@ -126,7 +126,7 @@ class RenderCache:
         self.model.width = width
         self._drop_all()
         for entry in self.model.entries:
-            if entry is not None and entry.streamed is not None:
+            if entry.streamed is not None:
                 self._begin_live(entry)
         self.model.estimate_all()
         self.flush()
@@ -239,7 +239,7 @@ class RenderCache:
     def rows(self, index: int) -> Sequence[TextRow]:
         """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
         entry = self.model.entries[index]
-        if entry is None or entry.hidden or self._palette is None:
+        if entry.hidden or self._palette is None:
             return []
         drawing = self._drawing(entry.key)
         if drawing is None:
@@ -252,16 +252,15 @@ class RenderCache:
 
     def is_complete(self, index: int) -> bool:
         """Whether all of an entry's rows are drawn."""
-        entry = self.model.entries[index]
-        drawing = None if entry is None else self._drawing(entry.key)
+        drawing = self._drawing(self.model[index].key)
         return drawing is not None and drawing.complete
 
     def draw_all(self, index: int) -> Iterator[None]:
         """Draws an entry to its last row, step by step."""
         self.rows(index)
-        entry = self.model.entries[index]
-        drawing = None if entry is None or entry.hidden else self._drawing(entry.key)
-        while entry is not None and drawing is not None and not (drawing.complete or drawing.dropped):
+        entry = self.model[index]
+        drawing = None if entry.hidden else self._drawing(entry.key)
+        while drawing is not None and not (drawing.complete or drawing.dropped):
             yield
             self._advance(entry.key, drawing)
             self._measure(index, drawing)

@@ -56,7 +56,7 @@ def selected_text(cache: RenderCache, selection: Selection) -> str:
     parts: list[str] = []
     for index in range(first, last + 1):
         entry = model.entries[index]
-        if entry is None:
+        if entry.removed:
             continue
         if parts and model.space(index):
             parts.append("\n")
@@ -166,8 +166,7 @@ def _indices_from(cache: RenderCache, index: int, step: int) -> Iterator[int]:
     entries = cache.model.entries
     for further in range(len(entries)):
         at = (index + step * further) % len(entries)
-        entry = entries[at]
-        if entry is not None and (not entry.hidden or entry.run is not None):
+        if not entries[at].hidden or entries[at].run is not None:
             yield at
 
 

@@ -9,13 +9,15 @@ from itertools import accumulate, islice
 
 import msgspec
 
-from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
+from crushpy.tui.items import NoticeItem, ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.render.draw_item import estimate, is_open_at_first, stands_close
 
 MAX_OUTPUT_CHARS = 200_000
 """Characters of a running tool's output that are kept for display."""
 MAX_COLLAPSED_READS = 50
 """Calls that one line represents: whenever one of them changes, all are counted again."""
+GONE = NoticeItem("")
+"""In the place of an item that was removed."""
 _READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searches"}
 
 
@@ -71,13 +73,17 @@ class ItemState:
         self.depth = depth
         """How many branches deep it is."""
         self.hidden = False
-        """Not shown: part of a collapsed run, or the header of a run that is too short to need one."""
+        """Not shown: removed, part of a collapsed run, or the header of a run too short to need one."""
         self.run: int | None = None
         """Index of the header of the run of reading calls it belongs to; None if it belongs to none."""
         self.unfolded: bool | None = None
         """What the user chose; None if nothing was chosen."""
         self.streamed: list[str] | None = None
         """What was streamed since `item` was set; None if the item does not grow."""
+
+    @property
+    def removed(self) -> bool:
+        return self.item is GONE
 
     @property
     def opened(self) -> bool:
@@ -106,7 +112,7 @@ class TranscriptModel:
     """Items by index. Keys are never used twice; a removed item leaves a gap of height 0."""
 
     def __init__(self) -> None:
-        self.entries: list[ItemState | None] = []
+        self.entries: list[ItemState] = []
         self.heights = Heights()
         self.width = 0
         """Columns for which heights are estimated."""
@@ -115,9 +121,7 @@ class TranscriptModel:
         self._first_key = 0
 
     def __getitem__(self, index: int) -> ItemState:
-        entry = self.entries[index]
-        assert entry is not None
-        return entry
+        return self.entries[index]
 
     # --- changes -----------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class TranscriptModel:
         for item in items:
             self._append(item)
         for index, entry in enumerate(self.entries):
-            if entry is not None and isinstance(entry.item, ReadingItem):
+            if isinstance(entry.item, ReadingItem):
                 self._collapse(index)
         self.estimate_all()
 
@@ -160,10 +164,12 @@ class TranscriptModel:
     def remove(self, index: int) -> None:
         for later in range(index + 1, len(self.entries)):  # the rest of its run is not collapsed any more
             entry = self.entries[later]
-            if entry is None or entry.run is None or entry.run > index:
+            if entry.run is None or entry.run > index:
                 break
             entry.run = None
-        self.entries[index] = None
+        gone = self.entries[index]
+        gone.set_item(GONE)
+        gone.hidden, gone.run = True, None
         self.heights[index] = 0
 
     # --- collapsed reads ---------------------------------------------------------------------------------
@@ -181,14 +187,9 @@ class TranscriptModel:
     def _last_run(self) -> int | None:
         """Index of the header of the run that a reading call added now belongs to."""
         last = self.entries[-1] if self.entries else None
-        if (
-            last is None
-            or last.run is None
-            or last.depth != self.depth
-            or len(self.entries) - last.run > MAX_COLLAPSED_READS
-        ):
+        if last is None or last.run is None or last.depth != self.depth:
             return None
-        return last.run
+        return last.run if len(self.entries) - last.run <= MAX_COLLAPSED_READS else None
 
     def _collapse(self, header: int) -> list[int]:
         """Updates the header of a run; returns the entries that are shown now and were not, or vice versa."""
@@ -208,7 +209,7 @@ class TranscriptModel:
     def _members(self, header: int) -> Iterator[tuple[int, ItemState]]:
         for index in range(header + 1, len(self.entries)):
             entry = self.entries[index]
-            if entry is None or not is_reading(entry.item):
+            if not is_reading(entry.item):
                 return
             yield index, entry
 
@@ -222,7 +223,7 @@ class TranscriptModel:
     def index_of(self, key: int) -> int | None:
         """The index of the entry with that key; None if it was removed."""
         index = key - self._first_key
-        return index if 0 <= index < len(self.entries) and self.entries[index] is not None else None
+        return index if 0 <= index < len(self.entries) and not self.entries[index].removed else None
 
     def nearest_index(self, key: int) -> int:
         """The index of a key, even if its entry was removed."""
@@ -232,8 +233,7 @@ class TranscriptModel:
         """The next visible entry in that direction (1 or -1)."""
         index += step
         while 0 <= index < len(self.entries):
-            entry = self.entries[index]
-            if entry is not None and not entry.hidden:
+            if not self.entries[index].hidden:
                 return index
             index += step
         return None
@@ -241,7 +241,7 @@ class TranscriptModel:
     def space(self, index: int) -> int:
         """Empty rows before an entry: 1 or 0."""
         entry = self.entries[index]
-        if entry is None or entry.hidden:
+        if entry.hidden:
             return 0
         before = self.neighbour(index, -1)
         return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
@@ -257,7 +257,7 @@ class TranscriptModel:
 
     def _estimate(self, index: int) -> int:
         entry = self.entries[index]
-        if entry is None or entry.hidden:
+        if entry.hidden:
             return 0
         return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
 

@@ -130,11 +130,9 @@ class Transcript(InteractionHost):
         """Removes the items of the innermost branch; what follows belongs to its parent."""
         depth = self.model.depth = max(0, self.model.depth - 1)
         for index in range(len(self.model.entries) - 1, -1, -1):
-            entry = self.model.entries[index]
-            if entry is not None and entry.depth <= depth:
+            if self.model[index].depth <= depth:
                 break
-            if entry is not None:
-                self.cache.remove(index)
+            self.cache.remove(index)
         self._request_frame()
 
     def stream(self, key: int, text: str) -> None:
@@ -160,14 +158,13 @@ class Transcript(InteractionHost):
 
     def keys(self) -> list[int]:
         """The keys of all items, in order."""
-        entries = [entry for entry in self.model.entries if entry is not None]
-        return [entry.key for entry in entries if not isinstance(entry.item, ReadingItem)]
+        shown = (entry for entry in self.model.entries if not entry.removed)
+        return [entry.key for entry in shown if not isinstance(entry.item, ReadingItem)]
 
     def fold_all(self, folded: bool) -> None:
         """Closes everything that can be folded, or opens it."""
-        for index, entry in enumerate(self.model.entries):
-            if entry is not None:
-                self.cache.set_opened(index, not folded)
+        for index in range(len(self.model.entries)):
+            self.cache.set_opened(index, not folded)
         self.show_changes()
 
     # --- selection ---------------------------------------------------------------------------------------

@@ -76,11 +76,8 @@ def _sentence(question: ApprovalNeeded) -> Content:
 def _why(question: ApprovalNeeded) -> str:
     """The reason, without what the sentence already names."""
     why, _, of_what = question.reason.partition(": ")
-    if (
-        why.startswith("no rule allows ")
-        and of_what
-        and all(part in question.says for part in of_what.split(", "))
-    ):
+    named = bool(of_what) and all(part in question.says for part in of_what.split(", "))
+    if named and why.startswith("no rule allows "):
         return "No rule allows it"
     return question.reason[:1].upper() + question.reason[1:]
 
@@ -471,13 +468,11 @@ class ApprovalPanel(Vertical, can_focus=True):
                 event.stop()
                 self.focus()
         elif event.key == "enter" and (self._has_draft() or not self.has_class(ARMED)):
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             self._typed("\r")
             self._grace.restart()
         elif self._grace.decides(event, self._choices.keys()):
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             self._press(event.key)
 
     def _press(self, key: str) -> None:

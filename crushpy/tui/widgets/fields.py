@@ -17,8 +17,7 @@ class LineField(Input):
         self.cursor_blink = False  # no timer while idle
 
     def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+        event.stop().prevent_default()
         self.insert_text_at_cursor(one_line(event.text))
 
 
@@ -30,8 +29,7 @@ class AreaField(TextArea):
         self.cursor_blink = False
 
     def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+        event.stop().prevent_default()
         self.insert(clean(event.text))
 
     def show(self, text: str) -> None:

@@ -152,8 +152,7 @@ class FoldingTextArea(TextArea):
 
     async def on_key(self, event: events.Key) -> None:
         if self.intercept(event.key) or self.take_command(event):
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             return
         if event.is_printable:
             if event.key.startswith("alt+"):
@@ -188,8 +187,7 @@ class FoldingTextArea(TextArea):
     # --- pastes ------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+        event.stop().prevent_default()
         self.paste_text(event.text)
 
     def action_paste(self) -> None:

@@ -74,16 +74,14 @@ class GracePeriod:
         if armed and event.key in choices:
             return True
         if event.key in self.early:  # before it was drawn: neither an answer nor meant for the draft
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             return 0 < self._drawn <= event.time
         self.early = ()
         text = _text(event)
         if text:
             self.typed(text)
         if text or event.key in choices or event.key == "enter":
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
         if text or not armed:
             self.restart()
         return False

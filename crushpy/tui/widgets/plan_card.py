@@ -29,6 +29,5 @@ class PlanCard(ApprovalPanel):
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            event.stop()
-            event.prevent_default()
+            event.stop().prevent_default()
             self._answer(Answer("deny"))

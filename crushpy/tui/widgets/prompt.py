@@ -292,8 +292,7 @@ class PromptInput(FoldingTextArea):
             self.post_message(self.Requested("paste"))
         else:
             return
-        event.stop()
-        event.prevent_default()
+        event.stop().prevent_default()
 
     def action_paste(self) -> None:
         if has_clipboard_tool():

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from textual import events
 from textual.widgets import TextArea
+from textual.widgets.text_area import Document
 
 Motion = Callable[[str, int, int], int]
 """Text, position and count to a position."""
@@ -330,20 +331,12 @@ class Vim:
         text, at = now
         self._changes(now, typed)
         start, end = _line_start(text, at), _line_end(text, at)
-        match key:
-            case "a":
-                now = Edited(text, min(at + 1, end))
-            case "I":
-                now = Edited(text, _first_letter(text, at))
-            case "A":
-                now = Edited(text, end)
-            case "o":
-                now = Edited(f"{text[:end]}\n{text[end:]}", end + 1)
-            case "O":
-                now = Edited(f"{text[:start]}\n{text[start:]}", start)
-            case _:
-                pass
-        return self._inserts(typed, now)
+        if key in "oO":
+            place = end if key == "o" else start
+            text, at = f"{text[:place]}\n{text[place:]}", place + (key == "o")
+        else:
+            at = {"i": at, "a": min(at + 1, end), "I": _first_letter(text, at), "A": end}[key]
+        return self._inserts(typed, Edited(text, at))
 
     def _inserts(self, typed: str, now: Edited) -> Edited:
         self.mode, self._inserting = "insert", (typed, now)
@@ -431,31 +424,19 @@ class VimKeys:
 
     @property
     def _cursor(self) -> int:
-        row, column = self._area.cursor_location
-        return sum(len(line) + 1 for line in self._area.text.split("\n")[:row]) + column
+        return self._document.get_index_from_location(self._area.cursor_location)
+
+    @property
+    def _document(self) -> Document:
+        return cast(Document, self._area.document)
 
     def _apply(self, edited: Edited) -> None:
         area = self._area
-        before, after = area.text, edited.text
-        if before != after:
-            start = _shared(before, after)
-            same = _shared(before[start:][::-1], after[start:][::-1])
-            piece, end = after[start : len(after) - same], len(before) - same
-            area.replace(piece, _place(before, start), _place(before, end))
-        area.move_cursor(_place(area.text, edited.cursor))
+        if area.text != edited.text:
+            area.replace(edited.text, area.document.start, area.document.end)
+        area.move_cursor(self._document.get_location_from_index(edited.cursor))
         self._mark()
 
     def _mark(self) -> None:
         self._area.set_class(self._vim.mode == "normal", "-normal")
         self._tell(self._vim.mode.upper())
-
-
-def _place(text: str, at: int) -> tuple[int, int]:
-    before = text[:at]
-    return before.count("\n"), len(before) - (before.rfind("\n") + 1)
-
-
-def _shared(one: str, other: str) -> int:
-    """How many letters two texts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -321,9 +321,7 @@ def headline_row(
     else:
         right = ()
     segments = list(margin.first)
-    gutter = sum(
-        [len(segment.text) for segment in (*segments, *[Segment(s[0]) for s in spans[:copied_from]])]
-    )
+    gutter = sum([len(text) for text, *_ in (*segments, *spans[:copied_from])])
     for text, style in spans:
         shown = fit(text, room)
         room -= cells(shown)
