@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from crushpy.context.tags import element
 from crushpy.core.app_commands import by_slash
 from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.extension_file import FileKind
 from crushpy.core.paths import Paths, extension_folders
 from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.tools.base import Skills
@@ -18,7 +19,6 @@ from crushpy.tools.skill import SkillTool
 if TYPE_CHECKING:
     from crushpy.extensions.discovery import Extension, Place
 
-FileKind = Literal["skills", "commands", "agents"]
 KINDS: tuple[FileKind, ...] = ("skills", "commands", "agents")
 _LISTING = re.compile(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)

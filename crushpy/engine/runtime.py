@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from crushpy.core.app_commands import AppCommand
+from crushpy.core.extension_file import ExtensionFile, FileKind
 from crushpy.core.messages import Data, Json
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope
@@ -17,27 +18,9 @@ from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_trail import RunSummary
 from crushpy.engine.turn.limits import Limits
-from crushpy.tools.mcp import KnownServer
+from crushpy.tools.mcp import McpServer
 
 AskUser = Callable[[str, Json], Awaitable[Json]]
-
-
-class McpServer(Protocol):
-    """An MCP server, as front ends show it."""
-
-    error: str
-    problems: list[str]
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def command_line(self) -> str: ...
-
-    @property
-    def known(self) -> KnownServer | None:
-        """What it offers, once that is known."""
-        ...
 
 
 class McpConnections(Protocol):
@@ -77,34 +60,12 @@ class CommandPrompt(Data, frozen=True):
     """For this turn; empty for the conversation's."""
 
 
-ExtensionKind = Literal["skills", "commands", "agents"]
-
-
-class ExtensionFile(Protocol):
-    """A file of an extension, and what became of it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def file(self) -> Path: ...
-
-    @property
-    def status(self) -> str: ...
-
-    @property
-    def reason(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-
 class CommandAccess(Protocol):
     """The commands in files, and the prompts of MCP servers."""
 
     def listed(self) -> Sequence[AppCommand]: ...
 
-    def find(self, kind: ExtensionKind) -> Sequence[ExtensionFile]:
+    def find(self, kind: FileKind) -> Sequence[ExtensionFile]:
         """Every file of skills, commands or agents, with its status."""
         ...
 

@@ -5,18 +5,15 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from crushpy.core.app_commands import by_slash
+from crushpy.core.extension_file import ExtensionFile, Kind, Origin
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, extension_folders
 from crushpy.extensions.extension_files import Document, Unreadable, parse_document, read_extension
 from crushpy.security.sanitize import clean, one_line
-
-Kind = Literal["skills", "commands", "agents", "hooks"]
-Origin = Literal["project", "user", "plugin"]
 
 
 class Place(Data, frozen=True):
@@ -71,16 +68,9 @@ KNOWN_FIELDS = {
 _NAME = re.compile(r"[\w][\w.-]*(?::[\w.-]+)?")
 
 
-class Extension(Data, frozen=True):
-    """One file, and what became of it."""
+class Extension(ExtensionFile, frozen=True):
+    """One file with its content."""
 
-    kind: Kind
-    name: str
-    file: Path
-    origin: Origin
-    status: Literal["loaded", "warned", "refused"] = "loaded"
-    reasons: tuple[str, ...] = ()
-    description: str = ""
     document: Document = Document({}, "")
     root: Path = Path()
     """The folder with `skills/`, `commands/` and so on: for a plugin its own."""
@@ -93,10 +83,6 @@ class Extension(Data, frozen=True):
     @property
     def body(self) -> str:
         return self.document.body.strip().replace("${CLAUDE_PLUGIN_ROOT}", str(self.root))
-
-    @property
-    def reason(self) -> str:
-        return "; ".join(self.reasons)
 
 
 def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:

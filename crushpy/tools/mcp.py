@@ -47,6 +47,22 @@ class KnownServer(Data, frozen=True):
     resources: tuple[dict[str, Any], ...] = ()
 
 
+class McpServer:
+    """A server, as front ends show it."""
+
+    def __init__(self, command_line: str, known: KnownServer | None) -> None:
+        self.command_line = command_line
+        self.known = known
+        """What it offers, once that is known."""
+        self.state: Literal["unused", "starting", "ready", "failed", "needs login"] = "unused"
+        self.error = ""
+        self.problems: list[str] = []
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        return self.known.tools if self.known else ()
+
+
 class McpArgs(Args, frozen=True):
     action: Literal["search", "describe", "call"]
     query: Annotated[str, Meta(description="search: words of a name or description; empty lists all.")] = ""

@@ -8,7 +8,7 @@ import pytest
 from confined import needs_sandbox
 from support.command import Cli
 
-from crushpy.sandbox.escape_checks import ESCAPES
+from crushpy.tools.shell.escape_checks import ESCAPES
 
 pytestmark = pytest.mark.slow
 

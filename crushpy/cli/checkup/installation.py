@@ -138,9 +138,9 @@ def sandbox(context: CheckContext) -> Iterator[Finding]:
 
 
 async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
-    from crushpy.sandbox.escape_checks import EscapeTrial
     from crushpy.sandbox.finding import working_sandbox
     from crushpy.sandbox.hidden_paths import hidden_places, variable_files
+    from crushpy.tools.shell.escape_checks import EscapeTrial
 
     found = working_sandbox()
     if not found.on:

@@ -27,7 +27,7 @@ from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.mcp import KNOWN_FILE, KnownServer, ToolDefinition
+from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpServer, ToolDefinition
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.truncate import truncate
@@ -40,21 +40,16 @@ MAX_PROBLEMS = 50
 CONSENTS_FILE = "accepted.json"
 """The hashes of the commands of projects that the user has accepted."""
 
-State = Literal["unused", "starting", "ready", "failed", "needs login"]
 Confine = Callable[[McpServerSettings], Sequence[str]]
 """The sandbox to run a server in, and its options. Raises ToolError if there is none."""
 Elicit = Callable[[str, Json], Awaitable[Json]]
 """Asks the user what a server wants to know; returns the answer in the form of the protocol."""
 
 
-class Server:
+class Server(McpServer):
     def __init__(self, config: ServerConfig, known: KnownServer | None) -> None:
+        super().__init__(config.command_line, known if known and known.config == config.digest else None)
         self.config = config
-        fits = known is not None and known.config == config.digest
-        self.known: KnownServer | None = known if fits else None
-        self.state: State = "unused"
-        self.error = ""
-        self.problems: list[str] = []
         self.opened: asyncio.Future[None] | None = None
         """Done once it is connected, or has failed."""
         self.connection: asyncio.Task[None] | None = None
@@ -62,14 +57,6 @@ class Server:
         self.process: McpProcess | None = None
         self.wire_name = ""
         """Its name in that process, which all conversations share; each connection has another."""
-
-    @property
-    def command_line(self) -> str:
-        return self.config.command_line
-
-    @property
-    def tools(self) -> tuple[ToolDefinition, ...]:
-        return self.known.tools if self.known else ()
 
     def find(self, tool: str) -> ToolDefinition | None:
         return next((each for each in self.tools if each.name == tool), None)

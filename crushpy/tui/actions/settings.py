@@ -15,7 +15,8 @@ from crushpy.tui.screens.choose import Choice
 from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
-    from crushpy.engine.runtime import ExtensionKind, McpServer
+    from crushpy.core.extension_file import FileKind
+    from crushpy.tools.mcp import McpServer
 
 ALWAYS = "always"
 """After a model's name: also for new conversations."""
@@ -117,7 +118,7 @@ class ExtensionCommands(CommandGroup):
     async def agents(self, argument: str) -> None:
         await self._files("Sub-agents", ("agents",))
 
-    async def _files(self, title: str, kinds: "Sequence[ExtensionKind]") -> None:
+    async def _files(self, title: str, kinds: "Sequence[FileKind]") -> None:
         found = [extension for kind in kinds for extension in self.conversation.commands.find(kind)]
         rows = [
             Choice(
@@ -166,15 +167,14 @@ class ExtensionCommands(CommandGroup):
         if name not in hub.servers:
             raise RefusedCommand(f"There is no MCP server {name!r}. Configured: {', '.join(hub.servers)}.")
         one = hub.servers[name]
-        tools = one.known.tools if one.known else ()
         choices = [
-            Choice("tools", "Tools", f"{len(tools)}, with their descriptions"),
+            Choice("tools", "Tools", f"{len(one.tools)}, with their descriptions"),
             Choice("log", "Log", "the last error, and what was left out"),
             Choice("restart", "Restart", "end it if it runs, and start it"),
         ]
         match await self.choose(f"{name}: {_state(one)}", choices, one_line(one.command_line)):
             case "tools":
-                rows = [f"- `{tool.name}`: {one_line(tool.description)}" for tool in tools]
+                rows = [f"- `{tool.name}`: {one_line(tool.description)}" for tool in one.tools]
                 self.chat.transcript.add(ReplyItem("\n".join(rows) or "Its tools are not known yet."))
             case "log":
                 lines = [line for line in (one.error, *one.problems) if line]
@@ -193,6 +193,5 @@ class ExtensionCommands(CommandGroup):
 def _state(one: "McpServer") -> str:
     if not one.known:
         return one.state
-    tools = one.known.tools
-    tokens = sum(len(tool.description) + len(str(tool.schema)) for tool in tools) // 4
-    return f"{one.state}, {counted(len(tools), 'tool')}, about {tokens:,} tokens if all were offered"
+    tokens = sum(len(tool.description) + len(str(tool.schema)) for tool in one.tools) // 4
+    return f"{one.state}, {counted(len(one.tools), 'tool')}, about {tokens:,} tokens if all were offered"

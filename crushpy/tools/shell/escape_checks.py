@@ -1,7 +1,7 @@
 """Tries known ways out of the sandbox for `crushpy doctor --sandbox`, and reports which it held."""
 
-import asyncio
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -19,7 +19,8 @@ from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.hidden_paths import secrets
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
-from crushpy.sandbox.supervisor_handle import CommandListener
+from crushpy.tools.shell.command_output import Output
+from crushpy.tools.shell.jobs import Jobs
 
 ESCAPED = "ESCAPED"
 
@@ -124,27 +125,6 @@ class EscapeScene:
         self._stack.close()
 
 
-class _Listener(CommandListener):
-    """One command of the trial."""
-
-    def __init__(self) -> None:
-        self.exited = asyncio.Event()
-        self.limit = ""
-
-    def on_exit(self, status: int) -> None:
-        self.exited.set()
-
-    def on_refusal(self, error: int) -> None:
-        self.exited.set()
-
-    def on_limit(self, what: str, most: int) -> None:
-        self.limit = what
-
-    def on_loss(self, trouble: str) -> None:
-        self.limit = self.limit or trouble
-        self.exited.set()
-
-
 class EscapeTrial:
     """Commands in a sandbox of ours that try to escape."""
 
@@ -156,11 +136,11 @@ class EscapeTrial:
         # Even a folder that the user named does not open crushpy's own code.
         environment = Path(sys.prefix)
         above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
-        named = (str(Path(__file__).parents[2]), *above)
+        named = (str(Path(__file__).parents[3]), *above)
         config = SandboxConfig(self.workspace, home, (folder,), *places, write=named)
         self._sandbox = sandbox
         limits = ResourceLimits(200, 2_000, 1_000)
-        self._confinement = confine_in(sandbox, config, scene.folder / "private", limits)
+        self._jobs = Jobs(confine=lambda: confine_in(sandbox, config, scene.folder / "private", limits))
 
     async def run(self) -> AsyncIterator[Trial]:
         ready, trouble = await self._run_python("print('ready')")
@@ -169,9 +149,8 @@ class EscapeTrial:
             return
         for escape in ESCAPES:
             before = self._scene.repository()
-            self._confinement.begin(Privileges())
             output, _ = await self._run_python(escape.script.format(**self._scene.values))
-            said = self._confinement.check(Privileges())
+            said = self._jobs.take_messages(Privileges())
             held = self._scene.is_held(escape, output, before)
             last = output.strip().splitlines()[-1] if output else ""
             shown = (*said, *((last,) if not held or last != ESCAPED else ()))
@@ -213,7 +192,7 @@ class EscapeTrial:
             "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
             f"        os.execve('/bin/sleep', ['sleep', '{mark}'], {{}})\n    os._exit(0)"
         )
-        await self._confinement.close(1)
+        await self._jobs.close()
         if not HAS_PROC:
             said = "not tried: processes cannot be listed here"
             return Trial("processes", "survive the end", False, said, known=True)
@@ -226,31 +205,12 @@ class EscapeTrial:
 
     async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008
         """The output of a script, and the limit that ended it."""
-        supervisor = self._confinement.supervisor(needs)
-        listener = _Listener()
-        reading, writing = os.pipe()
-        try:
-            name = supervisor.run(
-                [sys.executable, "-I", "-c", script],
-                str(self.workspace),
-                {"PATH": os.environ["PATH"]},
-                [writing],
-                listener,
-            )
-        finally:
-            os.close(writing)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_ESCAPE_TIMEOUT_S):
-                await listener.exited.wait()
-        supervisor.kill(name)
-        os.set_blocking(reading, False)
-        try:
-            return os.read(reading, 10_000).decode(errors="replace"), listener.limit
-        except BlockingIOError:
-            return "", listener.limit
-        finally:
-            os.close(reading)
+        command, output = shlex.join([sys.executable, "-I", "-c", script]), Output(None)
+        process = self._jobs.run(command, self.workspace, output, needs)
+        await process.finish_or_kill(_ESCAPE_TIMEOUT_S)
+        await process.kill()
+        return output.take().text, process.trouble
 
     async def close(self) -> None:
-        await self._confinement.close(0)
+        await self._jobs.close()
         self._scene.close()
