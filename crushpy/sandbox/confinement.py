@@ -305,7 +305,7 @@ class Bubblewrap(Unconfined):
 
     async def warm_up(self) -> None:
         await asyncio.to_thread(import_module, "crushpy.sandbox.host_proxy")
-        await asyncio.to_thread(self._view.view, Privileges())
+        await asyncio.to_thread(self._view.prepare)
         await asyncio.to_thread(self._overlay_kind)
         self.supervisor(Privileges())
         await asyncio.to_thread(self._private.sweep)

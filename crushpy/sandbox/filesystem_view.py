@@ -220,6 +220,11 @@ class FilesystemView:
         self._protected = protected
         self._workspace = Path(os.path.realpath(config.workspace))
         self._home = Path(os.path.realpath(config.home))
+        self._is_awaited = False
+
+    def prepare(self) -> None:
+        """Looks up what is slow, and takes its time as long as no command waits for a view."""
+        _ = self._hidden
 
     def signature(self) -> tuple[object, ...]:
         """Changes whenever views built before are out of date."""
@@ -228,6 +233,7 @@ class FilesystemView:
 
     def view(self, needs: Privileges, extra: tuple[Mount, ...] = ()) -> View:
         """`extra`: additional mounts of these commands, such as a socket of the host."""
+        self._is_awaited = True
         mounts = [*filter(_is_reachable, self._hidden), *self._writable_mounts(needs)]
         sockets = (Mount(os.path.realpath(socket), "write") for socket in self._config.sockets)
         mounts += (*extra, *sockets, *self._read_only_mounts(needs))
@@ -247,7 +253,8 @@ class FilesystemView:
     @cached_property
     def _hidden(self) -> tuple[Mount, ...]:
         own_folders = [os.path.realpath(folder) for folder in self._config.own_folders if folder.exists()]
-        found = [*secrets(self._home), *own_folders, *variable_files(self._home, self._workspace)[0], "/run"]
+        variables, _ = variable_files(self._home, self._workspace, lambda: self._is_awaited)
+        found = [*secrets(self._home), *own_folders, *variables, "/run"]
         if not os.path.islink("/var/run") and os.path.isdir("/var/run"):  # noqa: PTH112, PTH114
             found.append("/var/run")
         found += listening_sockets(("/run", "/tmp", "/proc", str(self._workspace)))  # noqa: S108

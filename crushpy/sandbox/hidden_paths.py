@@ -5,7 +5,7 @@ import pwd
 import stat
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
@@ -93,13 +93,20 @@ def _join_all(folder: str, names: Iterable[str]) -> Iterator[str]:
     return (name if name[0] == "/" else f"{folder}/{name}" for name in names)
 
 
-def variable_files(home: Path, workspace: Path) -> tuple[list[str], bool]:
-    """`.env` files outside the workspace, and whether there was time to search everywhere."""
+def variable_files(
+    home: Path, workspace: Path, is_awaited: Callable[[], bool] = lambda: False
+) -> tuple[list[str], bool]:
+    """`.env` files outside the workspace, and whether there was time to search everywhere.
+
+    `is_awaited`: whether a command waits for the answer. Then only nearby folders are searched.
+    """
     end = time.monotonic() + _SEARCH_BUDGET_S
-    return list(_find_variable_files(home, workspace, end)), time.monotonic() < end
+    return list(_find_variable_files(home, workspace, end, is_awaited)), time.monotonic() < end
 
 
-def _find_variable_files(home: Path, workspace: Path, end: float) -> Iterator[str]:
+def _find_variable_files(
+    home: Path, workspace: Path, end: float, is_awaited: Callable[[], bool]
+) -> Iterator[str]:
     """Looks above the workspace, then beside it and in the home folder, then elsewhere.
 
     The search is breadth-first, with large folders last.
@@ -110,7 +117,7 @@ def _find_variable_files(home: Path, workspace: Path, end: float) -> Iterator[st
     for parent in map(str, workspace.parents):
         names = [entry.name for entry in _scan(parent, end) if holds_variables(entry.name)]
         yield from (os.path.realpath(f"{parent}/{each}") for each in names)
-    while (any(queues) or slow) and time.monotonic() < end:
+    while (any(queues) or (slow and not is_awaited())) and time.monotonic() < end:
         # From each queue in turn, so that a large folder does not use up the time of the others.
         for queue in list(filter(None, queues)) or [slow]:
             folder = queue.popleft()
