@@ -6,6 +6,7 @@ import msgspec
 from crushpy.core.messages import Message, Note
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.security.sanitize import encodable
+from crushpy.util.prefix_cache import PrefixCache
 
 
 class ModeNotes:
@@ -16,6 +17,7 @@ class ModeNotes:
         self._approvals = scope.services.approvals
         self._task = bool(scope.task)
         self._find_new_skills = scope.services.workspace.skills.new_skills
+        self._seen: PrefixCache[Message, list[Note]] = PrefixCache(list)
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by the notes that are due."""
@@ -31,10 +33,14 @@ class ModeNotes:
         new = self._find_new_skills(f"{system}\n{self._earlier_notes()}")
         return Note(f"New skills, which skill(name) loads:\n{new}") if new else None
 
+    def _notes(self) -> list[Note]:
+        """All notes of the history."""
+        for message in self._seen.advance(tuple(self._session.history)):
+            self._seen.state += (part for part in message.parts if isinstance(part, Note))
+        return self._seen.state
+
     def _earlier_notes(self) -> str:
-        return "\n".join(
-            part.text for message in self._session.history for part in message.parts if isinstance(part, Note)
-        )
+        return "\n".join(note.text for note in self._notes())
 
     def _new_folders(self) -> Note | None:
         folders = self._approvals.folders
@@ -54,10 +60,7 @@ class ModeNotes:
 
     def _due_note(self) -> Note | None:
         planning = self._approvals.mode == "plan"
-        notes = (part for message in reversed(self._session.history) for part in message.parts)
-        told = (
-            part.about for part in notes if isinstance(part, Note) and part.about in ("plan", "plan_over")
-        )
+        told = (note.about for note in reversed(self._notes()) if note.about in ("plan", "plan_over"))
         if planning == (next(told, "") == "plan"):
             return None
         if planning:
