@@ -12,7 +12,7 @@ from crushpy.core.messages import Data, Message, MessageOverride
 from crushpy.storage import session_rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import Carried, SessionInfo
-from crushpy.storage.storage_thread import Subject, stored
+from crushpy.storage.storage_thread import Subject, stored, written
 
 END_REASONS = {"agent": "new_session"}
 """How a session ended, if it is not the trigger's own name."""
@@ -55,18 +55,17 @@ class BoundaryStore(Subject):
             if seed is not None:
                 session_rows.append_messages(db, child.id, seed, facts=facts)
             for added in filter(None, (boundary, fork)):
-                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(added))
+                db.execute(sql.INSERT_BOUNDARY, **session_rows.to_row(added))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)
             if boundary.trigger != FORK:
                 db.leases.move(parent_id, child.id)
 
-    @stored
+    @written()
     def record_reported_tokens(self, child_id: str, tokens: int) -> None:
         """Records the usage that the child's first reply reported."""
-        with self._db.transaction(session=child_id):
-            self._db.execute(sql.SET_REPORTED_TOKENS, session=child_id, tokens=tokens)
+        self._db.execute(sql.SET_REPORTED_TOKENS, session=child_id, tokens=tokens)
 
     @stored
     def undo(self, boundary_id: str, *notes: Message) -> None:
@@ -92,10 +91,9 @@ class BoundaryStore(Subject):
 
     # --- overrides -------------------------------------------------------------------------------------
 
-    @stored
+    @written(durable=True)
     def add_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
-        with self._db.transaction(durable=True, session=session_id):
-            self._save_overrides(session_id, overrides)
+        self._save_overrides(session_id, overrides)
 
     def _save_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
         rows = [{"session_id": session_id, **msgspec.structs.asdict(override)} for override in overrides]
@@ -125,7 +123,7 @@ class BoundaryStore(Subject):
         undone = self._db.execute(sql.FIND_UNDONE_BOUNDARY, session=session_id, many=1).scalar()
         ids = boundary.tail if boundary else ()
         rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=session_rows.json_text(ids))
-        found = {row.id: session_rows.message_from_row(row) for row in rows}
+        found = {row.id: session_rows.from_row(Message, row) for row in rows}
         tail = tuple(found[id_] for id_ in ids if id_ in found)
         return Carried(tail, overrides, undone is not None)
 
@@ -141,7 +139,7 @@ class BoundaryStore(Subject):
         """All boundaries that opened sessions of a conversation, oldest first; or the `returns` of its
         branches, without those undone."""
         rows = self._db.execute(sql.LIST_RETURNS if returns else sql.LIST_BOUNDARIES, root=root_id)
-        return list(map(session_rows.boundary_from_row, rows))
+        return [session_rows.from_row(StoredBoundary, row) for row in rows]
 
     @stored
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:

@@ -1,7 +1,6 @@
 """`store.file_changes`: the changes that calls made to files, conversation by conversation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import FileChangeRow
 from crushpy.storage.records import AuditEntry
+from crushpy.storage.session_rows import from_row, json_text, to_row
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 
@@ -40,9 +40,7 @@ class FileChangeStore(Subject):
             number = db.execute(find, message=message_id).scalar() or 0
             mine = [own for change in changes if (own := _own_part(change, others.get(change.path)))]
             rows = [
-                msgspec.structs.asdict(change)
-                | {"message_number": number, "path": stored_path(change.path)}
-                | {"before": _json(change.before), "after": _json(change.after)}
+                to_row(change) | {"message_number": number, "path": stored_path(change.path)}
                 for change in mine
             ]
             db.execute_many(sql.INSERT_FILE_CHANGE, rows)
@@ -79,7 +77,7 @@ class FileChangeStore(Subject):
                 if state.same(msgspec.json.decode(row.before, type=FileState)):
                     db.execute(sql.DELETE_FILE_CHANGE, change=row.number)
                 else:
-                    db.execute(sql.SET_STATE_AFTER, change=row.number, state=_json(state))
+                    db.execute(sql.SET_STATE_AFTER, change=row.number, state=json_text(state))
                     made.append(_to_entry(_from_row(row), state))
             append_audit(db, first.root_id, made)
 
@@ -114,10 +112,6 @@ def _own_part(
     return None if before.same(change.before) else msgspec.structs.replace(change, after=before)
 
 
-def _json(state: FileState | None) -> str | None:
-    return None if state is None else msgspec.json.encode(state).decode()
-
-
 def _to_entry(change: RecordedChange, after: FileState) -> AuditEntry:
     """A change as the audit records it: hashes of the file before and after."""
     body = {
@@ -135,10 +129,4 @@ def _content(state: FileState) -> str:
 
 
 def _from_row(row: FileChangeRow) -> RecordedChange:
-    fields: dict[str, Any] = {name: getattr(row, name) for name in RecordedChange.__struct_fields__}
-    fields |= {
-        "path": path_from_stored(row.path),
-        "before": msgspec.json.decode(row.before, type=FileState),
-        "after": msgspec.json.decode(row.after, type=FileState) if row.after else None,
-    }
-    return RecordedChange(**fields)
+    return from_row(RecordedChange, row, path=path_from_stored(row.path))

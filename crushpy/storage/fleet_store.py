@@ -17,8 +17,8 @@ from crushpy.storage.generated.rows import FleetTaskRow
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.record_store import write_output
 from crushpy.storage.records import ListedTask
-from crushpy.storage.session_rows import json_text
-from crushpy.storage.storage_thread import Subject, stored
+from crushpy.storage.session_rows import from_row, json_text, to_row
+from crushpy.storage.storage_thread import Subject, stored, written
 
 WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
 """A worker without a heartbeat for this time counts as dead."""
@@ -28,7 +28,6 @@ _CHANGEABLE = (
     *("token", "worker", "deaths", "queued", "stuck"),
     *("line", "question", "answer", "inbox", "stopped"),
 )
-_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class FleetTask(Data, frozen=True):
@@ -87,17 +86,16 @@ def require_server(location: Location) -> ServerAddress:
 class FleetStore(Subject):
     # --- lists -----------------------------------------------------------------------------------------
 
-    @stored
+    @written(durable=True)
     def publish(self, root_id: str, orders: str) -> None:
         """Hands a stored list to the fleet. Tasks that ended without success start again."""
-        with self._db.transaction(durable=True, session=root_id):
-            self._db.execute(sql.SET_ORDERS, root=root_id, new_orders=orders)
-            self._db.execute(sql.ADD_FLEET_TASKS, root=root_id)
-            for listed in self._load(root_id):
-                if listed.task.state not in ("done", "running", "waiting") or listed.stopped:
-                    again = ListedTask(listed.task.number, listed.task.name)
-                    self._delete_steps(root_id, again.number)
-                    self._free(root_id, again, "waiting", deaths="[]", stopped=False, question="", answer="")
+        self._db.execute(sql.SET_ORDERS, root=root_id, new_orders=orders)
+        self._db.execute(sql.ADD_FLEET_TASKS, root=root_id)
+        for listed in self._load(root_id):
+            if listed.task.state not in ("done", "running", "waiting") or listed.stopped:
+                again = ListedTask(listed.task.number, listed.task.name)
+                self._delete_steps(root_id, again.number)
+                self._free(root_id, again, "waiting", deaths="[]", stopped=False, question="", answer="")
 
     def _load(self, root_id: str) -> list[FleetTask]:
         """All tasks of a list, in order; empty if it does not run on a fleet."""
@@ -120,39 +118,36 @@ class FleetStore(Subject):
         """What no worker has for this task; empty if one can take it."""
         self._set(root_id, number, stuck=stuck)
 
-    @stored
+    @written(durable=True)
     def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> None:
         """Ends a task that waits, unless a worker has it meanwhile."""
-        with self._db.transaction(durable=True, session=root_id):
-            one = self._one(root_id, number)
-            if one.task.state == "waiting" and not one.token:
-                self._free(root_id, msgspec.structs.replace(one.task, error=error), state)
+        one = self._one(root_id, number)
+        if one.task.state == "waiting" and not one.token:
+            self._free(root_id, msgspec.structs.replace(one.task, error=error), state)
 
     # --- claims ----------------------------------------------------------------------------------------
 
-    @stored
+    @written(durable=True)
     def claim(self, root_id: str, number: int, worker: str) -> FleetTask | None:
         """Gives a task to a worker; None if it has ended, waits for an answer, or another worker has it, also
         a dead one: `reap` frees it."""
-        with self._db.transaction(durable=True, session=root_id):
-            one = self._one(root_id, number)
-            waits = bool(one.question) and not one.answer
-            if one.task.state != "waiting" or one.token or one.stopped or waits:
-                return None
-            token = self._db.execute(sql.NEW_CLAIM).scalar()
-            self._set(root_id, number, token=token, worker=worker, queued=False, stuck="")
-            self._save(root_id, msgspec.structs.replace(one.task, state="running"))
-            return self._one(root_id, number)
+        one = self._one(root_id, number)
+        waits = bool(one.question) and not one.answer
+        if one.task.state != "waiting" or one.token or one.stopped or waits:
+            return None
+        token = self._db.execute(sql.NEW_CLAIM).scalar()
+        self._set(root_id, number, token=token, worker=worker, queued=False, stuck="")
+        self._save(root_id, msgspec.structs.replace(one.task, state="running"))
+        return self._one(root_id, number)
 
-    @stored
+    @written(durable=True)
     def abandon(self, root_id: str, number: int, token: int, reason: str) -> None:
         """Frees a claim. With a reason it counts as a dead attempt; else the task is parked."""
-        with self._db.transaction(durable=True, session=root_id):
-            one = self._one(root_id, number)
-            if one.token == token and reason:
-                self._count_death(root_id, one, reason)
-            elif one.token == token:
-                self._free(root_id, one.task, "interrupted" if one.stopped else "waiting")
+        one = self._one(root_id, number)
+        if one.token == token and reason:
+            self._count_death(root_id, one, reason)
+        elif one.token == token:
+            self._free(root_id, one.task, "interrupted" if one.stopped else "waiting")
 
     @stored
     def reap(self) -> None:
@@ -187,56 +182,51 @@ class FleetStore(Subject):
 
     # --- a running task --------------------------------------------------------------------------------
 
-    @stored
+    @written()
     def step(
         self, root_id: str, token: int, task: ListedTask, line: str
     ) -> tuple[int, Usage, tuple[str, ...]]:
         """Stores the progress of a task. Returns the steps and the usage of the whole list, and the prompts
         for this task. `ClaimLost`."""
-        with self._db.transaction(session=root_id):
-            inbox = self._claimed(root_id, task.number, token).inbox
-            self._save(root_id, task)
-            self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
-            total = self._db.execute(sql.SUM_LISTED_TASKS, root=root_id).one()
-            return total.steps, Usage(total.tokens, cost=total.cost), inbox
+        inbox = self._claimed(root_id, task.number, token).inbox
+        self._save(root_id, task)
+        self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
+        total = self._db.execute(sql.SUM_LISTED_TASKS, root=root_id).one()
+        return total.steps, Usage(total.tokens, cost=total.cost), inbox
 
-    @stored
+    @written(durable=True)
     def accept(
         self, root_id: str, token: int, task: ListedTask, bundle: bytes = b"", question: str = ""
     ) -> None:
         """Stores how a task ended with the bundle of its branch: both or neither, and once. With a question
         it waits: its slot is free, and the answer starts it again. `ClaimLost`."""
-        with self._db.transaction(durable=True, session=root_id):
-            if self._claimed(root_id, task.number, token).stopped:
-                task = msgspec.structs.replace(task, state="interrupted", error="stopped")
-            if task.state != "waiting":
-                self._delete_steps(root_id, task.number)
-            if bundle:
-                self.write_bundle(root_id, result_name(task.number), bundle)
-            self._free(root_id, task, task.state, question=question, answer="")
+        if self._claimed(root_id, task.number, token).stopped:
+            task = msgspec.structs.replace(task, state="interrupted", error="stopped")
+        if task.state != "waiting":
+            self._delete_steps(root_id, task.number)
+        if bundle:
+            self.write_bundle(root_id, result_name(task.number), bundle)
+        self._free(root_id, task, task.state, question=question, answer="")
 
-    @stored
+    @written(durable=True)
     def steer(self, root_id: str, number: int, prompt: str) -> None:
         """A prompt for a task, which it reads between two steps, or when it starts again."""
-        with self._db.transaction(durable=True, session=root_id):
-            self._set(root_id, number, inbox=json_text((*self._one(root_id, number).inbox, prompt)))
+        self._set(root_id, number, inbox=json_text((*self._one(root_id, number).inbox, prompt)))
 
-    @stored
+    @written(durable=True)
     def answer(self, root_id: str, number: int, answer: Data) -> None:
         """The user's answer to the question of a task: it can start again."""
-        with self._db.transaction(durable=True, session=root_id):
-            self._set(root_id, number, answer=json_text(answer), queued=False)
+        self._set(root_id, number, answer=json_text(answer), queued=False)
 
-    @stored
+    @written(durable=True)
     def stop(self, root_id: str, numbers: Sequence[int]) -> None:
         """Stops tasks: those that wait end now, workers end those that run."""
-        with self._db.transaction(durable=True, session=root_id):
-            for number in numbers:
-                one = self._one(root_id, number)
-                self._set(root_id, number, stopped=one.task.state in ("waiting", "running"))
-                if one.task.state == "waiting":
-                    stopped = msgspec.structs.replace(one.task, error="stopped")
-                    self._free(root_id, stopped, "interrupted")
+        for number in numbers:
+            one = self._one(root_id, number)
+            self._set(root_id, number, stopped=one.task.state in ("waiting", "running"))
+            if one.task.state == "waiting":
+                stopped = msgspec.structs.replace(one.task, error="stopped")
+                self._free(root_id, stopped, "interrupted")
 
     # --- bundles ---------------------------------------------------------------------------------------
 
@@ -277,9 +267,7 @@ class FleetStore(Subject):
     def beat(self, worker: FleetWorker) -> tuple[bool, dict[tuple[str, int], int]]:
         """A sign of life. Returns whether the worker should drain, and the tokens of its tasks by place; a
         task that was stopped is missing."""
-        lists = {"labels": json_text(worker.labels), "lacks": json_text(worker.lacks)}
-        about = {"name": worker.name, "host": worker.host, "version": worker.version, "slots": worker.slots}
-        draining = self._db.execute(sql.SAVE_WORKER, **about, **lists).scalar()
+        draining = self._db.execute(sql.SAVE_WORKER, **to_row(worker)).scalar()
         held = self._db.execute(sql.LIST_CLAIMS, name=worker.name)
         return draining, {(row.root_id, row.number): row.token for row in held}
 
@@ -295,12 +283,8 @@ class FleetStore(Subject):
     @stored
     def list_workers(self) -> list[FleetWorker]:
         """Those alive, by name."""
-        workers: list[FleetWorker] = []
-        for row in self._db.execute(sql.LIST_WORKERS, timeout=WORKER_TIMEOUT_S):
-            fields: dict[str, Any] = msgspec.structs.asdict(row)
-            fields |= {"labels": _texts(row.labels), "lacks": _texts(row.lacks)}
-            workers.append(FleetWorker(**fields))
-        return workers
+        rows = self._db.execute(sql.LIST_WORKERS, timeout=WORKER_TIMEOUT_S)
+        return [from_row(FleetWorker, row) for row in rows]
 
     # --- rows ------------------------------------------------------------------------------------------
 
@@ -322,10 +306,7 @@ class FleetStore(Subject):
 
 
 def _from_row(row: FleetTaskRow) -> FleetTask:
-    fields: dict[str, Any] = msgspec.structs.asdict(row)
-    fields |= {"deaths": _texts(row.deaths), "inbox": _texts(row.inbox)}
-    task = ListedTask(**{name: fields[name] for name in ListedTask.__struct_fields__})
-    return FleetTask(task, **{name: fields[name] for name in FleetTask.__struct_fields__ if name != "task"})
+    return from_row(FleetTask, row, task=from_row(ListedTask, row))
 
 
 BASE_BUNDLE = "fleet-base.bundle"

@@ -13,7 +13,7 @@ from crushpy.storage.generated.rows import MessagePlace, MessageRow
 from crushpy.storage.record_store import OutputStore
 from crushpy.storage.records import EVERYTHING, CallStart
 from crushpy.storage.search_store import load_search_reach
-from crushpy.storage.storage_thread import StorageThread, Subject, stored
+from crushpy.storage.storage_thread import StorageThread, Subject, stored, written
 
 _PROMPT_SESSIONS = 200
 """The latest sessions that are searched for prompts."""
@@ -30,13 +30,13 @@ class MessageStore(Subject):
     def load(self, session_id: str) -> list[Message]:
         """The session's own messages, in order."""
         rows = self._db.execute(sql.LIST_MESSAGES, session=session_id)
-        return [session_rows.message_from_row(row) for row in rows]
+        return [session_rows.from_row(Message, row) for row in rows]
 
     @stored
     def load_ends(self, session_id: str, many: int) -> list[Message]:
         """The session's first `many` messages and its last, in order, none twice."""
         rows = self._db.execute(sql.LIST_MESSAGE_ENDS, session=session_id, many=many)
-        return [session_rows.message_from_row(row) for row in rows]
+        return [session_rows.from_row(Message, row) for row in rows]
 
     @stored
     def load_readable(self, session_id: str, last: int = EVERYTHING) -> list[Message]:
@@ -48,7 +48,7 @@ class MessageStore(Subject):
     def load_lineage(self, session_id: str) -> list[Message]:
         """All messages from the root to this session, as far as each session led here."""
         return [
-            session_rows.message_from_row(row)
+            session_rows.from_row(Message, row)
             for session, last in session_rows.load_reach(self._db, session_id)
             for row in self._db.execute(sql.LIST_MESSAGES_UP_TO, session=session, last=last)
         ]
@@ -77,7 +77,7 @@ class MessageStore(Subject):
         row = self._db.execute(sql.GET_MESSAGE, message=message_id).first()
         if row is None or row.number > load_search_reach(self._db, within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
-        return session_rows.message_from_row(row)
+        return session_rows.from_row(Message, row)
 
     @stored
     def find(self, id_or_prefix: str, within: str) -> MessagePlace:
@@ -123,30 +123,27 @@ class MessageStore(Subject):
         """For each message of a session up to number `last` its facts; None if they are not stored."""
         return self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last).scalars()
 
-    @stored
+    @written()
     def save_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:
         """Stores the facts of messages, by id, that were stored without them."""
-        with self._db.transaction(session=session_id):
-            session_rows.add_facts(self._db, facts)
+        session_rows.add_facts(self._db, facts)
 
     # --- drafts ----------------------------------------------------------------------------------------
 
-    @stored
+    @written()
     def save_draft(self, session_id: str, message: Message) -> None:
         """The reply received so far, in place of the previous draft. Deleted once the reply is stored."""
-        with self._db.transaction(session=session_id):
-            self._db.execute(sql.SAVE_DRAFT, **session_rows.message_to_row(session_id, message))
+        self._db.execute(sql.SAVE_DRAFT, session_id=session_id, **session_rows.to_row(message))
 
-    @stored
+    @written()
     def delete_draft(self, session_id: str) -> None:
-        with self._db.transaction(session=session_id):
-            self._db.execute(sql.DELETE_DRAFT, session=session_id)
+        self._db.execute(sql.DELETE_DRAFT, session=session_id)
 
     @stored
     def load_draft(self, session_id: str, *, recover: bool) -> Message | None:
         """The draft that a killed process left. `recover` makes it a message of the session."""
         row = self._db.execute(sql.FIND_DRAFT, session=session_id).first()
-        message = session_rows.message_from_row(row) if row is not None else None
+        message = session_rows.from_row(Message, row) if row is not None else None
         if recover and message is not None:
             with self._db.transaction(session=session_id):
                 session_rows.append_messages(self._db, session_id, message)
@@ -155,7 +152,7 @@ class MessageStore(Subject):
 
 def _readable(row: MessageRow) -> Message:
     try:
-        return session_rows.message_from_row(row)
+        return session_rows.from_row(Message, row)
     except msgspec.DecodeError as error:
         return Message(row.id, "user", (Note(f"[This message is damaged: {error}]"),), row.created_at)
 

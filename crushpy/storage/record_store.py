@@ -20,7 +20,7 @@ from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
 from crushpy.storage.session_rows import json_text, load_reach, usage_figures
-from crushpy.storage.storage_thread import StorageThread, Subject, stored
+from crushpy.storage.storage_thread import StorageThread, Subject, stored, written
 
 
 class PinStore(Subject):
@@ -32,27 +32,25 @@ class PinStore(Subject):
 
     load = stored(_load)
 
-    @stored
+    @written(durable=True)
     def add(self, root_id: str, pin: Pin) -> Pin:
         """Stores a pin under the next number."""
-        with self._db.transaction(durable=True, session=root_id):
-            numbers = [record.number for record in self._load(root_id)]
-            added = msgspec.structs.replace(pin, number=max(numbers, default=0) + 1)
-            self._db.execute(sql.INSERT_PIN, root_id=root_id, **msgspec.structs.asdict(added))
+        numbers = [record.number for record in self._load(root_id)]
+        added = msgspec.structs.replace(pin, number=max(numbers, default=0) + 1)
+        self._db.execute(sql.INSERT_PIN, root_id=root_id, **msgspec.structs.asdict(added))
         return added
 
-    @stored
+    @written(durable=True)
     def remove(self, root_id: str, number: int) -> Pin:
         """Removes a pin and returns it. `UsageError` if there is none with that number."""
-        with self._db.transaction(durable=True, session=root_id):
-            found = {record.number: record for record in self._load(root_id)}
-            if number not in found:
-                numbers = ", ".join(map(str, found)) or "none"
-                raise UsageError(
-                    f"there is no pin {number} in this conversation; there are: {numbers}",
-                    f"`crushpy sessions pins {root_id}` lists them.",
-                )
-            self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
+        found = {record.number: record for record in self._load(root_id)}
+        if number not in found:
+            numbers = ", ".join(map(str, found)) or "none"
+            raise UsageError(
+                f"there is no pin {number} in this conversation; there are: {numbers}",
+                f"`crushpy sessions pins {root_id}` lists them.",
+            )
+        self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
         return found[number]
 
 
@@ -157,14 +155,13 @@ class TaskStore(Subject):
     def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
         return {row.id: row for row in self._db.execute(sql.LIST_TASK_RESULTS, ids=json_text(result_ids))}
 
-    @stored
+    @written(durable=True)
     def add_list(self, root_id: str, listed: StoredTaskList) -> None:
         """Stores a list of tasks with the conversation that works through it."""
-        with self._db.transaction(durable=True, session=root_id):
-            about = {"orders": listed.orders, "parallel": listed.parallel, "created_at": time.time()}
-            self._db.execute(sql.INSERT_TASK_LIST, root_id=root_id, **about)
-            tasks = [{"root_id": root_id, **msgspec.structs.asdict(task)} for task in listed.tasks]
-            self._db.execute_many(sql.SAVE_LISTED_TASK, tasks)
+        about = {"orders": listed.orders, "parallel": listed.parallel, "created_at": time.time()}
+        self._db.execute(sql.INSERT_TASK_LIST, root_id=root_id, **about)
+        tasks = [{"root_id": root_id, **msgspec.structs.asdict(task)} for task in listed.tasks]
+        self._db.execute_many(sql.SAVE_LISTED_TASK, tasks)
 
     @stored
     def load_list(self, root_id: str) -> StoredTaskList | None:
@@ -181,11 +178,10 @@ class TaskStore(Subject):
         rows = self._db.execute(sql.LIST_UNFINISHED_TASK_LISTS)
         return {row.root_id: TasksDone(row.done, row.tasks) for row in rows}
 
-    @stored
+    @written(durable=True)
     def update(self, root_id: str, task: ListedTask) -> None:
         """The new state of a task of a list."""
-        with self._db.transaction(durable=True, session=root_id):
-            self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
+        self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
 
 
 class UsageStore(Subject):

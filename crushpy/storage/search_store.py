@@ -24,7 +24,7 @@ from crushpy.storage.database import LETTERS, Database, IndexedText, Rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import CandidateRow, MessageRow
 from crushpy.storage.records import EVERYTHING, CannotWriteNow, SearchHit
-from crushpy.storage.session_rows import folder_key, json_text, load_reach, message_from_row
+from crushpy.storage.session_rows import folder_key, from_row, json_text, load_reach
 from crushpy.storage.statement import Statement
 from crushpy.storage.storage_thread import Subject, stored
 
@@ -59,7 +59,7 @@ def indexed_texts(rows: Rows[MessageRow]) -> list[IndexedText]:
     texts: list[IndexedText] = []
     size = 0
     for row in rows:
-        body = searchable(message_from_row(row))
+        body = searchable(from_row(Message, row))
         texts.append(IndexedText(row.number, body, parts_field(body)))
         size += len(row.parts)
         if size > _BATCH_CHARS:
@@ -205,7 +205,7 @@ class SearchStore(Subject):
         """The candidates that really contain the words."""
         needed = all if wanted.every else any
         for row in self._candidates(wanted):
-            body = searchable(message_from_row(row))
+            body = searchable(from_row(Message, row))
             lower = body.lower()
             if needed(term.lower() in lower for term in wanted.terms):
                 start, end = _snippet_range(body, query, wanted.terms)

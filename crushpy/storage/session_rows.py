@@ -4,33 +4,27 @@ Functions for the storage thread, inside the transaction of the caller if they w
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from crushpy.core.boundary import FORK, FactCount, StoredBoundary
-from crushpy.core.messages import Data, Message, Part, Todo, ToolCall, Usage
+from crushpy.core.boundary import FORK, StoredBoundary
+from crushpy.core.messages import Data, Message, Part, ToolCall, Usage
 from crushpy.security.sanitize import encodable, to_json
 from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
-from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo, StorageError
+from crushpy.storage.generated.rows import SessionRow
+from crushpy.storage.records import EVERYTHING, SessionInfo, StorageError
 
 decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
-_usage = msgspec.json.Decoder(Usage)
-_todos = msgspec.json.Decoder(tuple[Todo, ...])
-_facts = msgspec.json.Decoder(dict[str, FactCount])
-_pair = msgspec.json.Decoder(tuple[int, int])
-_texts = msgspec.json.Decoder(tuple[str, ...])
-_breaker = msgspec.json.Decoder(BreakerState)
-_FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
-_SESSION_JSON = {"todos": _todos, "grants": _texts, "breaker": _breaker}
-_BOUNDARY_JSON = {"tail": _texts, "facts": _facts, "lineage": _pair}
-_SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name != "usage")
+Value = TypeVar("Value", bound=msgspec.Struct)
+_CHANGEABLE = ("title", "model", "compaction", "mode", "todos", "grants", "breaker")
+"""What is changed in a session while it is open."""
 
 
 def json_text(value: object) -> str:
@@ -45,53 +39,52 @@ def folder_key(cwd: str) -> str:
 
 def usage_figures(row: Any) -> Usage:
     """The usage columns of a row; NULL is zero."""
-    return Usage(*(getattr(row, name) or 0 for name in _FIGURES))
+    return Usage(*(getattr(row, name) or 0 for name in Usage.__struct_fields__))
+
+
+def from_row(kind: type[Value], row: Any, **known: Any) -> Value:
+    """A value from the columns with the names of its fields, except those that are `known`."""
+    for name, decode in _decoders(kind).items():
+        if name not in known:
+            column = getattr(row, name)
+            known[name] = column if decode is None or column is None else decode(column)
+    return kind(**known)
+
+
+def to_row(value: msgspec.Struct) -> dict[str, Any]:
+    """The columns of a value, by the names of its fields."""
+    row = msgspec.structs.asdict(value)
+    for name, decode in _decoders(type(value)).items():
+        if decode is not None and row[name] is not None:
+            row[name] = json_text(row[name])
+    return row
+
+
+@cache
+def _decoders(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any] | None]:
+    """For each field how its column is decoded: one that is neither a text nor a number holds JSON."""
+    types: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return {
+        name: None if _is_plain(of_field) else msgspec.json.Decoder(of_field).decode
+        for name, of_field in types.items()
+    }
+
+
+def _is_plain(kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return all(map(_is_plain, get_args(kind)))
+    return kind in (str, int, float, bool, NoneType) or get_origin(kind) is Literal
 
 
 def session_to_row(info: SessionInfo) -> dict[str, Any]:
     """Every column; those that `SessionInfo` does not have are NULL."""
-    row: dict[str, Any] = dict.fromkeys(SessionRow.__struct_fields__)
-    row |= {name: getattr(info, name) for name in _SESSION_FIELDS}
-    row |= {name: getattr(info.usage, name) for name in _FIGURES}
-    row |= {name: json_text(getattr(info, name)) for name in _SESSION_JSON}
+    row = dict.fromkeys(SessionRow.__struct_fields__) | to_row(info) | msgspec.structs.asdict(info.usage)
+    del row["usage"]
     return row | {"cwd": folder_key(info.cwd)}
 
 
 def session_from_row(row: SessionRow) -> SessionInfo:
-    fields: dict[str, Any] = {name: getattr(row, name) for name in _SESSION_FIELDS}
-    fields |= {name: decoder.decode(fields[name]) for name, decoder in _SESSION_JSON.items()}
-    return SessionInfo(**fields, usage=usage_figures(row))
-
-
-def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
-    """All but `seq`."""
-    usage = json_text(message.usage) if message.usage is not None else None
-    row = {**msgspec.structs.asdict(message), "session_id": session_id}
-    return row | {"parts": json_text(message.parts), "usage": usage}
-
-
-def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
-    return Message(
-        id=row.id,
-        role=row.role,  # pyright: ignore[reportArgumentType]
-        parts=decode_parts(row.parts),
-        created_at=row.created_at,
-        model=row.model,
-        usage=_usage.decode(row.usage) if row.usage is not None else None,
-        finish=row.finish,  # pyright: ignore[reportArgumentType]
-        tokens=row.tokens,
-    )
-
-
-def boundary_to_row(boundary: StoredBoundary) -> dict[str, Any]:
-    row = {name: getattr(boundary, name) for name in StoredBoundary.__struct_fields__}
-    return row | {name: json_text(row[name]) for name in _BOUNDARY_JSON}
-
-
-def boundary_from_row(row: BoundaryRow) -> StoredBoundary:
-    fields: dict[str, Any] = {name: getattr(row, name) for name in StoredBoundary.__struct_fields__}
-    fields |= {name: decoder.decode(fields[name]) for name, decoder in _BOUNDARY_JSON.items()}
-    return StoredBoundary(**fields)
+    return from_row(SessionInfo, row, usage=usage_figures(row))
 
 
 def insert_session(db: Database, info: SessionInfo) -> None:
@@ -102,8 +95,8 @@ def insert_session(db: Database, info: SessionInfo) -> None:
 
 def reopened(info: SessionInfo) -> dict[str, Any]:
     """The parameters of `UPDATE_SESSION` that open a session again, with its state as it is now."""
-    values = {name: getattr(info, name) for name in ("title", "model", "compaction", "mode")}
-    values |= {name: json_text(getattr(info, name)) for name in _SESSION_JSON}
+    row = to_row(info)
+    values = {name: row[name] for name in _CHANGEABLE}
     values |= {"end_reason": "", "ended_at": None, "system_hash": None}
     return {"session": info.id, **{f"new_{name}": value for name, value in values.items()}}
 
@@ -184,7 +177,7 @@ def refuse_second(db: Database, parent_id: str) -> None:
 def find_opening(db: Database, session_id: str) -> StoredBoundary | None:
     """The boundary (or fork) that opened this session; branches that returned into it do not count."""
     row = db.execute(sql.FIND_BOUNDARY_OF_CHILD, session=session_id).first()
-    return boundary_from_row(row) if row else None
+    return from_row(StoredBoundary, row) if row else None
 
 
 def load_lineage(db: Database, session_id: str) -> list[SessionInfo]:
@@ -247,10 +240,8 @@ def append_messages(
     require_session(db, counted.rowcount, session_id)
     if not db.execute(sql.COUNT_CONVERSATION_MESSAGES, **listed).rowcount:
         refresh_conversation_of(db, session_id)  # a fork or a branch that is continued
-    db.execute_many(
-        sql.INSERT_MESSAGE,
-        [{**message_to_row(session_id, message), "of_session": session_id} for message in messages],
-    )
+    places = {"session_id": session_id, "of_session": session_id}
+    db.execute_many(sql.INSERT_MESSAGE, [to_row(message) | places for message in messages])
     db.execute_many(sql.QUEUE_MESSAGE, [{"message": message.id} for message in messages])
     add_facts(db, {message.id: facts[message.id] for message in messages if message.id in facts})
     if any(message.role == "assistant" for message in messages):

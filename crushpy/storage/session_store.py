@@ -20,7 +20,7 @@ from crushpy.storage.audit_store import append_audit
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.search_store import BATCH_ROWS, indexed_texts, remove_texts
-from crushpy.storage.storage_thread import Subject, stored
+from crushpy.storage.storage_thread import Subject, stored, written
 from crushpy.util.processes import login_name
 
 _LISTED = frozenset({"title", "model", "end_reason"})
@@ -139,12 +139,10 @@ class SessionStore(Subject):
         end_reason: records.EndReason | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one reopens it."""
-        texts = {"title": title, "model": model, "compaction": compaction, "mode": mode}
-        data = {"todos": todos, "grants": grants, "breaker": breaker}
-        changes: dict[str, Any] = {**texts, "end_reason": end_reason}
-        changes |= {
-            name: session_rows.json_text(value) if value is not None else None for name, value in data.items()
-        }
+        changes: dict[str, Any] = {"title": title, "model": model, "compaction": compaction, "mode": mode}
+        changes["end_reason"] = end_reason
+        for name, value in {"todos": todos, "grants": grants, "breaker": breaker}.items():
+            changes[name] = session_rows.json_text(value) if value is not None else None
         given = {name for name, value in changes.items() if value is not None}
         if not given and system is None:
             return
@@ -162,22 +160,20 @@ class SessionStore(Subject):
             if not _LISTED.isdisjoint(given):
                 session_rows.refresh_conversation_of(self._db, session_id)
 
-    @stored
+    @written()
     def add_usage(self, session_id: str, usage: Usage) -> None:
         """Adds the usage of a model call that left no message."""
-        with self._db.transaction(session=session_id):
-            counted = self._db.execute(
-                sql.ADD_SESSION_USAGE, session=session_id, **session_rows.usage_values(usage)
-            )
-            session_rows.require_session(self._db, counted.rowcount, session_id)
+        counted = self._db.execute(
+            sql.ADD_SESSION_USAGE, session=session_id, **session_rows.usage_values(usage)
+        )
+        session_rows.require_session(self._db, counted.rowcount, session_id)
 
-    @stored
+    @written()
     def rename_conversation(self, root_id: str, title: str) -> None:
         """Gives every session of a conversation this title, except its tasks."""
-        with self._db.transaction(session=root_id):
-            renamed = self._db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=title)
-            session_rows.require_session(self._db, renamed.rowcount, root_id)
-            session_rows.refresh_conversation(self._db, root_id)
+        renamed = self._db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=title)
+        session_rows.require_session(self._db, renamed.rowcount, root_id)
+        session_rows.refresh_conversation(self._db, root_id)
 
     async def delete_conversation(self, root_id: str) -> None:
         """Deletes every session of a conversation with all its records.
@@ -194,10 +190,9 @@ class SessionStore(Subject):
             if time.monotonic() > deadline:
                 break
 
-    @stored
+    @written(durable=True)
     def _mark_deleted(self, root_id: str) -> None:
-        with self._db.transaction(durable=True, session=root_id):
-            mark_deleted(self._db, root_id)
+        mark_deleted(self._db, root_id)
 
     async def _delete_step(self, job: Callable[[], bool]) -> bool:
         """Whether work is left. Lets others write."""
@@ -290,7 +285,7 @@ class ImportStore(Subject):
                 if (opened := session.boundary) is not None:
                     ended = {"session": opened.parent_id, "moment": opened.created_at}
                     db.execute(sql.END_SESSION, **ended, reason=opened.trigger)
-                    db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(opened))
+                    db.execute(sql.INSERT_BOUNDARY, **session_rows.to_row(opened))
                 latest = max((session.info.updated_at, *(message.created_at for message in session.messages)))
                 session_rows.append_messages(db, session.info.id, *session.messages, imported_at=latest)
             db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=conversation.title)

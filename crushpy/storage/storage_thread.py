@@ -22,6 +22,8 @@ from crushpy.util.spawn import spawn
 T = TypeVar("T")
 P = ParamSpec("P")
 S = TypeVar("S", bound="Subject")
+Write = Callable[Concatenate[S, str, P], T]
+StoredWrite = Callable[Concatenate[S, str, P], Coroutine[Any, Any, T]]
 MAINTENANCE_DELAY_S = 0.25
 """Time without a write after which maintenance begins."""
 _MAINTENANCE_PAUSE_S = 0.01
@@ -193,6 +195,21 @@ def stored(work: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
         return await subject._thread.run(lambda: work(subject, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
 
     return run
+
+
+def written(*, durable: bool = False) -> "Callable[[Write[S, P, T]], StoredWrite[S, P, T]]":
+    """Makes a method of a subject one transaction on the storage thread. Its first argument names the session
+    or conversation that it writes to."""
+
+    def decorate(work: "Write[S, P, T]") -> "StoredWrite[S, P, T]":
+        @wraps(work)
+        def write(subject: S, session: str, *args: P.args, **kwargs: P.kwargs) -> T:
+            with subject._db.transaction(durable=durable, session=session):  # pyright: ignore[reportPrivateUsage]
+                return work(subject, session, *args, **kwargs)
+
+        return stored(write)
+
+    return decorate
 
 
 async def _uncancelled(work: "Future[T]") -> T:
