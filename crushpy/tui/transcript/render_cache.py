@@ -39,6 +39,9 @@ rows of a reply of two megabytes takes up to a second, in which no key is handle
 class Drawing:
     """The rows of an item. Large ones are drawn over several calls of `advance`."""
 
+    grows = False
+    """More text is to come: it must be kept."""
+
     def __init__(
         self, item: TranscriptItem, palette: Palette, width: int, depth: int, *, opened: bool
     ) -> None:
@@ -64,6 +67,8 @@ class Drawing:
 class LiveDrawing(Drawing):
     """A reply, or opened thoughts, that still grow."""
 
+    grows = True
+
     def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int, depth: int) -> None:
         super().__init__(item, palette, width, depth, opened=True)
         if isinstance(item, ThinkingItem):
@@ -72,7 +77,6 @@ class LiveDrawing(Drawing):
         else:
             self._stream = open_reply(self.canvas)
         self._steps = iter(())
-        self._ended = False
 
     def feed(self, text: str) -> None:
         self._stream.feed(text)
@@ -80,7 +84,7 @@ class LiveDrawing(Drawing):
 
     def advance(self, until: float) -> None:
         """Draws what arrived since the last call; only the unfinished end is drawn again."""
-        if self._ended:
+        if not self.grows:
             super().advance(until)
             return
         for _ in self._stream.settle():
@@ -92,7 +96,7 @@ class LiveDrawing(Drawing):
     def finish(self, until: float) -> None:
         """Marks the text as complete; `advance` draws what is left."""
         self._steps = self._stream.finish()
-        self._ended, self.complete = True, False
+        self.grows = self.complete = False
         self.advance(until)
 
 
@@ -105,8 +109,6 @@ class RenderCache:
         self._palette: Palette | None = None
         self.drawings: OrderedDict[int, Drawing] = OrderedDict()
         """By key, those used last at the end."""
-        self._live: dict[int, Drawing] = {}
-        """By key, of entries that grow."""
         self._unfinished: dict[int, Drawing] = {}
         self._streamed_to: set[int] = set()
         """Keys of entries that have grown since the last `flush`."""
@@ -171,7 +173,7 @@ class RenderCache:
             self._drop(entry)
             self._begin_live(entry)
         entry.streamed.append(text)
-        live = self._live.get(entry.key)
+        live = self.drawings.get(entry.key)
         if isinstance(live, LiveDrawing):
             live.feed(text)
         self._streamed_to.add(entry.key)
@@ -182,19 +184,16 @@ class RenderCache:
         if entry.streamed is None:
             return
         item = entry.current_item()
-        live = self._live.pop(entry.key, None)
+        live = self.drawings.get(entry.key)
         done = isinstance(item, ReplyItem | ThinkingItem)
         entry.set_item(msgspec.structs.replace(item, done=True) if done else item)
         if isinstance(live, LiveDrawing) and isinstance(item, ReplyItem):
             live.finish(time.perf_counter() + DRAW_BUDGET_S)
             self._note_progress(entry.key, live)
-            self._keep(entry.key, live)
             self._measure(index, live)
-            return
-        if live is not None:
-            live.dropped = True
-        self._redraw(index, live is not None)
-        self._replaced.add(entry.key)
+        else:
+            self._redraw(index, self._drop(entry))
+            self._replaced.add(entry.key)
 
     def flush(self) -> None:
         """Draws what was streamed, and measures what was replaced, since the last call."""
@@ -204,12 +203,12 @@ class RenderCache:
             index = self.model.index_of(key)
             if index is None or self.model[index].streamed is None or self._palette is None:
                 continue
-            live = self._live.get(key)
-            if isinstance(live, LiveDrawing):
-                self._advance(key, live)
+            drawing = self.drawings.get(key)
+            if isinstance(drawing, LiveDrawing):
+                self._advance(key, drawing)
             else:
-                live = self._live[key] = self._draw(self.model[index])
-            self._measure(index, live)
+                drawing = self._draw(self.model[index])
+            self._measure(index, drawing)
 
     def _measure_replaced(self) -> None:
         """Estimates the heights of replaced items that are not drawn, and updates the runs they belong to."""
@@ -222,7 +221,7 @@ class RenderCache:
             entry = self.model[index]
             if entry.run is not None:
                 runs.add(entry.run)
-            if self._drawing(key) is None:
+            if key not in self.drawings:
                 self.model.estimate(index)
         for header in runs:
             self._update_run(header)
@@ -241,25 +240,21 @@ class RenderCache:
         entry = self.model.entries[index]
         if entry.hidden or self._palette is None:
             return []
-        drawing = self._drawing(entry.key)
-        if drawing is None:
-            drawing = self._draw(entry)
-            self._keep(entry.key, drawing)
-        elif entry.key in self.drawings:
-            self.drawings.move_to_end(entry.key)
+        drawing = self.drawings.get(entry.key) or self._draw(entry)
+        self.drawings.move_to_end(entry.key)
         self._measure(index, drawing)
         return drawing.rows
 
     def is_complete(self, index: int) -> bool:
         """Whether all of an entry's rows are drawn."""
-        drawing = self._drawing(self.model[index].key)
+        drawing = self.drawings.get(self.model[index].key)
         return drawing is not None and drawing.complete
 
     def draw_all(self, index: int) -> Iterator[None]:
         """Draws an entry to its last row, step by step."""
         self.rows(index)
         entry = self.model[index]
-        drawing = None if entry.hidden else self._drawing(entry.key)
+        drawing = None if entry.hidden else self.drawings.get(entry.key)
         while drawing is not None and not (drawing.complete or drawing.dropped):
             yield
             self._advance(entry.key, drawing)
@@ -288,9 +283,6 @@ class RenderCache:
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def _drawing(self, key: int) -> Drawing | None:
-        return self._live.get(key) or self.drawings.get(key)
-
     def _begin_live(self, entry: ItemState) -> None:
         """Prepares an entry that grows to be drawn incrementally."""
         if self._palette is None:
@@ -298,8 +290,9 @@ class RenderCache:
         self._streamed_to.add(entry.key)
         item = entry.item
         if isinstance(item, ReplyItem) or (isinstance(item, ThinkingItem) and entry.opened):
-            live = self._live[entry.key] = LiveDrawing(item, self._palette, self.model.width, entry.depth)
+            live = LiveDrawing(item, self._palette, self.model.width, entry.depth)
             live.feed(item.text + "".join(entry.streamed or ()))
+            self._keep(entry.key, live)
 
     def _draw(self, entry: ItemState) -> Drawing:
         assert self._palette is not None
@@ -307,6 +300,7 @@ class RenderCache:
             entry.current_item(), self._palette, self.model.width, entry.depth, opened=entry.opened
         )
         self._advance(entry.key, drawing)
+        self._keep(entry.key, drawing)
         return drawing
 
     def _redraw(self, index: int, was_drawn: bool) -> None:
@@ -317,9 +311,7 @@ class RenderCache:
         elif entry.streamed is not None:
             self.flush()
         else:
-            drawing = self._draw(entry)
-            self._keep(entry.key, drawing)
-            self._measure(index, drawing)
+            self._measure(index, self._draw(entry))
 
     def _advance(self, key: int, drawing: Drawing) -> None:
         drawing.advance(time.perf_counter() + DRAW_BUDGET_S)
@@ -341,23 +333,25 @@ class RenderCache:
 
     def _keep(self, key: int, drawing: Drawing) -> None:
         self.drawings[key] = drawing
-        rows = sum([len(drawing.rows) for drawing in self.drawings.values()])
-        while len(self.drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
-            oldest = self.drawings.popitem(last=False)[1]
+        self.drawings.move_to_end(key)
+        whole = [key for key, drawing in self.drawings.items() if not drawing.grows]
+        rows = sum([len(self.drawings[key].rows) for key in whole])
+        while len(whole) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
+            oldest = self.drawings.pop(whole.pop(0))
             oldest.dropped = True
             rows -= len(oldest.rows)
 
     def _drop(self, entry: ItemState) -> bool:
         """Forgets an entry's drawing; False if it was not drawn."""
-        drawings = [self.drawings.pop(entry.key, None), self._live.pop(entry.key, None)]  # it may have both
+        drawing = self.drawings.pop(entry.key, None)
         self._unfinished.pop(entry.key, None)
-        for drawing in filter(None, drawings):
+        if drawing is not None:
             drawing.dropped = True
-        return any(drawings)
+        return drawing is not None
 
     def _drop_all(self) -> None:
-        for drawing in (*self.drawings.values(), *self._live.values()):
+        for drawing in self.drawings.values():
             drawing.dropped = True
-        for drawings in (self.drawings, self._live, self._unfinished):
-            drawings.clear()
+        self.drawings.clear()
+        self._unfinished.clear()
         self.highlighter.drop()
