@@ -6,19 +6,14 @@ A large item is drawn over several frames, and one that grows is drawn from wher
 import gc
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, TranscriptItem
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, TextRow
-from crushpy.tui.transcript.render.draw_item import (
-    draw_item,
-    draw_thinking_head,
-    is_foldable,
-    open_reply,
-    open_thinking,
-)
+from crushpy.tui.transcript.render.draw_item import draw_item, is_foldable, open_stream
 from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.transcript_model import ItemState, TranscriptModel
@@ -37,67 +32,49 @@ rows of a reply of two megabytes takes up to a second, in which no key is handle
 
 
 class Drawing:
-    """The rows of an item. Large ones are drawn over several calls of `advance`."""
+    """The rows of an item. Large ones are drawn over several calls of `advance`; a text may grow."""
 
-    grows = False
-    """More text is to come: it must be kept."""
-
-    def __init__(
-        self, item: TranscriptItem, palette: Palette, width: int, depth: int, *, opened: bool
-    ) -> None:
-        self.canvas = Canvas(palette, width, depth)
+    def __init__(self, entry: ItemState, palette: Palette, width: int, *, opened: bool) -> None:
+        self.canvas = Canvas(palette, width, entry.depth)
         self.complete = False
         self.dropped = False
         """No longer needed: its colours need not be computed."""
-        self.frozen_rows = 0
+        self._frozen_rows = 0
+        item = entry.current_item()
+        self._stream: MarkdownStream | None = None
         self._steps: Iterator[None] = draw_item(item, self.canvas, opened=opened)
+        grows = entry.streamed is not None and (opened or not isinstance(item, ThinkingItem))
+        if grows and isinstance(item, ReplyItem | ThinkingItem):
+            self._stream = open_stream(item, self.canvas)
+            self.feed(item.text)
 
     @property
     def rows(self) -> list[TextRow]:
         return self.canvas.rows
 
+    def feed(self, text: str) -> bool:
+        """Adds to a text that grows; False if it must be drawn again instead."""
+        if self._stream is not None:
+            self._stream.feed(text)
+            self._steps, self.complete = self._stream.draw(), False
+        return self._stream is not None
+
+    def finish(self) -> bool:
+        """Marks a text that grew as complete; False if it must be drawn again instead."""
+        if self._stream is not None:
+            self._steps, self.complete = self._stream.finish(), False
+        return self._stream is not None
+
     def advance(self, until: float) -> None:
         """Draws until that time (`time.perf_counter`), at least one step."""
         for _ in self._steps:
             if time.perf_counter() > until:
-                return
-        self.complete = True
-
-
-class LiveDrawing(Drawing):
-    """A reply, or opened thoughts, that still grow."""
-
-    grows = True
-
-    def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int, depth: int) -> None:
-        super().__init__(item, palette, width, depth, opened=True)
-        if isinstance(item, ThinkingItem):
-            draw_thinking_head(item, self.canvas, opened=True)
-            self._stream = open_thinking(self.canvas)
+                break
         else:
-            self._stream = open_reply(self.canvas)
-        self._steps = iter(())
-
-    def feed(self, text: str) -> None:
-        self._stream.feed(text)
-        self.complete = False
-
-    def advance(self, until: float) -> None:
-        """Draws what arrived since the last call; only the unfinished end is drawn again."""
-        if not self.grows:
-            super().advance(until)
-            return
-        for _ in self._stream.settle():
-            if time.perf_counter() > until:
-                return
-        self._stream.draw_tail()
-        self.complete = True
-
-    def finish(self, until: float) -> None:
-        """Marks the text as complete; `advance` draws what is left."""
-        self._steps = self._stream.finish()
-        self.grows = self.complete = False
-        self.advance(until)
+            self.complete = True
+        if len(self.rows) - self._frozen_rows > ROWS_PER_FREEZE:
+            self._frozen_rows = len(self.rows)
+            gc.freeze()
 
 
 class RenderCache:
@@ -109,7 +86,6 @@ class RenderCache:
         self._palette: Palette | None = None
         self.drawings: OrderedDict[int, Drawing] = OrderedDict()
         """By key, those used last at the end."""
-        self._unfinished: dict[int, Drawing] = {}
         self._streamed_to: set[int] = set()
         """Keys of entries that have grown since the last `flush`."""
         self._replaced: set[int] = set()
@@ -118,7 +94,7 @@ class RenderCache:
     @property
     def busy(self) -> bool:
         """Whether something is left to draw or to colour."""
-        return bool(self._unfinished or self.highlighter.busy)
+        return self.highlighter.busy or not all(drawing.complete for drawing in self.drawings.values())
 
     def set_style(self, palette: Palette, width: int) -> bool:
         """Draws everything in these colours and for this width from now on; False if it did already."""
@@ -127,9 +103,7 @@ class RenderCache:
         self._palette = palette
         self.model.width = width
         self._drop_all()
-        for entry in self.model.entries:
-            if entry.streamed is not None:
-                self._begin_live(entry)
+        self._streamed_to = {entry.key for entry in self.model.entries if entry.streamed is not None}
         self.model.estimate_all()
         self.flush()
         return True
@@ -145,23 +119,20 @@ class RenderCache:
     def replace(self, index: int, item: TranscriptItem) -> None:
         """Nothing is drawn or measured before `flush`: there may be thousands of changes."""
         entry = self.model[index]
-        self._drop(entry)
+        self._drop(entry.key)
         entry.set_item(item)
         self._replaced.add(entry.key)
 
     def remove(self, index: int) -> None:
-        self._drop(self.model[index])
+        self._drop(self.model[index].key)
         self.model.remove(index)
 
     def set_opened(self, index: int, opened: bool) -> None:
         entry = self.model[index]
         if not is_foldable(entry.item) or entry.opened is opened:
             return
-        was_drawn = self._drop(entry)
         entry.unfolded = opened
-        if entry.streamed is not None:
-            self._begin_live(entry)
-        self._redraw(index, was_drawn)
+        self._redraw(index)
         if isinstance(entry.item, ReadingItem):
             self._update_run(index)
 
@@ -170,12 +141,11 @@ class RenderCache:
         entry = self.model[index]
         if entry.streamed is None:
             entry.streamed = []
-            self._drop(entry)
-            self._begin_live(entry)
+            self._drop(entry.key)
         entry.streamed.append(text)
-        live = self.drawings.get(entry.key)
-        if isinstance(live, LiveDrawing):
-            live.feed(text)
+        drawing = self.drawings.get(entry.key)
+        if drawing is not None and not drawing.feed(text):
+            self._drop(entry.key)
         self._streamed_to.add(entry.key)
 
     def finish(self, index: int) -> None:
@@ -184,15 +154,13 @@ class RenderCache:
         if entry.streamed is None:
             return
         item = entry.current_item()
-        live = self.drawings.get(entry.key)
         done = isinstance(item, ReplyItem | ThinkingItem)
         entry.set_item(msgspec.structs.replace(item, done=True) if done else item)
-        if isinstance(live, LiveDrawing) and isinstance(item, ReplyItem):
-            live.finish(time.perf_counter() + DRAW_BUDGET_S)
-            self._note_progress(entry.key, live)
-            self._measure(index, live)
+        drawing = self.drawings.get(entry.key)
+        if drawing is not None and isinstance(item, ReplyItem) and drawing.finish():
+            self._advance(index, drawing)
         else:
-            self._redraw(index, self._drop(entry))
+            self._redraw(index)
             self._replaced.add(entry.key)
 
     def flush(self) -> None:
@@ -201,14 +169,13 @@ class RenderCache:
         keys, self._streamed_to = self._streamed_to, set()
         for key in keys:
             index = self.model.index_of(key)
-            if index is None or self.model[index].streamed is None or self._palette is None:
-                continue
-            drawing = self.drawings.get(key)
-            if isinstance(drawing, LiveDrawing):
-                self._advance(key, drawing)
-            else:
-                drawing = self._draw(self.model[index])
-            self._measure(index, drawing)
+            if index is not None and self.model[index].streamed is not None and self._palette is not None:
+                drawing = self.drawings.get(key)
+                if drawing is None:
+                    self._draw(index, self._palette)
+                else:
+                    self.drawings.move_to_end(key)
+                    self._advance(index, drawing)
 
     def _measure_replaced(self) -> None:
         """Estimates the heights of replaced items that are not drawn, and updates the runs they belong to."""
@@ -228,10 +195,10 @@ class RenderCache:
 
     def _update_run(self, header: int) -> None:
         if self.model.update_run(header):
-            line = self.model[header]
-            was_drawn = self._drop(line)
-            if not line.hidden:
-                self._redraw(header, was_drawn)
+            if self.model[header].hidden:
+                self._drop(self.model[header].key)
+            else:
+                self._redraw(header)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -240,15 +207,17 @@ class RenderCache:
         entry = self.model.entries[index]
         if entry.hidden or self._palette is None:
             return []
-        drawing = self.drawings.get(entry.key) or self._draw(entry)
+        drawing = self.drawings.get(entry.key)
+        if drawing is None:
+            return self._draw(index, self._palette).rows
         self.drawings.move_to_end(entry.key)
         self._measure(index, drawing)
         return drawing.rows
 
     def is_complete(self, index: int) -> bool:
         """Whether all of an entry's rows are drawn."""
-        drawing = self.drawings.get(self.model[index].key)
-        return drawing is not None and drawing.complete
+        key = self.model[index].key
+        return key in self.drawings and self.drawings[key].complete
 
     def draw_all(self, index: int) -> Iterator[None]:
         """Draws an entry to its last row, step by step."""
@@ -257,8 +226,7 @@ class RenderCache:
         drawing = None if entry.hidden else self.drawings.get(entry.key)
         while drawing is not None and not (drawing.complete or drawing.dropped):
             yield
-            self._advance(entry.key, drawing)
-            self._measure(index, drawing)
+            self._advance(index, drawing)
 
     def all_rows(self, index: int) -> Sequence[TextRow]:
         """An entry's rows, drawn to the last one however long that takes."""
@@ -266,92 +234,65 @@ class RenderCache:
             pass
         return self.rows(index)
 
+    def draw_unseen(self, index: int, *, opened: bool) -> Generator[None, None, Sequence[TextRow]]:
+        """The rows that an entry would have if it were visible, and open or closed; none of them is kept."""
+        if self._palette is None:
+            return []
+        drawing = Drawing(self.model[index], self._palette, self.model.width, opened=opened)
+        while not drawing.complete:
+            drawing.advance(time.perf_counter() + DRAW_BUDGET_S)
+            yield
+        return drawing.rows
+
     def work(self, until: float) -> None:
         """Continues with what is left to draw and to colour."""
-        for key, drawing in list(self._unfinished.items()):
-            if drawing.dropped:
-                del self._unfinished[key]
-                continue
-            drawing.advance(until)
-            self._note_progress(key, drawing)
+        for key in [key for key, drawing in self.drawings.items() if not drawing.complete]:
             index = self.model.index_of(key)
             if index is not None:
-                self._measure(index, drawing)
+                self._advance(index, self.drawings[key], until)
             if time.perf_counter() > until:
                 return
         self.highlighter.work(until)
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def _begin_live(self, entry: ItemState) -> None:
-        """Prepares an entry that grows to be drawn incrementally."""
-        if self._palette is None:
-            return
-        self._streamed_to.add(entry.key)
-        item = entry.item
-        if isinstance(item, ReplyItem) or (isinstance(item, ThinkingItem) and entry.opened):
-            live = LiveDrawing(item, self._palette, self.model.width, entry.depth)
-            live.feed(item.text + "".join(entry.streamed or ()))
-            self._keep(entry.key, live)
-
-    def _draw(self, entry: ItemState) -> Drawing:
-        assert self._palette is not None
-        drawing = Drawing(
-            entry.current_item(), self._palette, self.model.width, entry.depth, opened=entry.opened
-        )
-        self._advance(entry.key, drawing)
-        self._keep(entry.key, drawing)
+    def _draw(self, index: int, palette: Palette) -> Drawing:
+        """Draws an entry, and keeps its rows; those used longest ago are dropped if there are too many."""
+        entry = self.model[index]
+        drawing = Drawing(entry, palette, self.model.width, opened=entry.opened)
+        self.drawings[entry.key] = drawing
+        self._advance(index, drawing)
+        rows = sum([len(drawing.rows) for drawing in self.drawings.values()])
+        while len(self.drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
+            oldest = next(iter(self.drawings))
+            rows -= len(self.drawings[oldest].rows)
+            self._drop(oldest)
         return drawing
 
-    def _redraw(self, index: int, was_drawn: bool) -> None:
+    def _redraw(self, index: int) -> None:
         """Draws an entry again; one that was not drawn before is only estimated."""
-        entry = self.model[index]
-        if self._palette is None or not was_drawn:
+        if self._drop(self.model[index].key) and self._palette is not None:
+            self._draw(index, self._palette)
+        else:
             self.model.estimate(index)
-        elif entry.streamed is not None:
-            self.flush()
-        else:
-            self._measure(index, self._draw(entry))
 
-    def _advance(self, key: int, drawing: Drawing) -> None:
-        drawing.advance(time.perf_counter() + DRAW_BUDGET_S)
-        self._note_progress(key, drawing)
-
-    def _note_progress(self, key: int, drawing: Drawing) -> None:
+    def _advance(self, index: int, drawing: Drawing, until: float = 0.0) -> None:
+        drawing.advance(until or time.perf_counter() + DRAW_BUDGET_S)
         drawing.canvas.ask_for_colours(self.highlighter, lambda: not drawing.dropped)
-        if len(drawing.rows) - drawing.frozen_rows > ROWS_PER_FREEZE:
-            drawing.frozen_rows = len(drawing.rows)
-            gc.freeze()
-        if drawing.complete:
-            self._unfinished.pop(key, None)
-        else:
-            self._unfinished[key] = drawing
+        self._measure(index, drawing)
 
     def _measure(self, index: int, drawing: Drawing) -> None:
         hidden = self.model[index].hidden
         self.model.heights[index] = 0 if hidden else self.model.space(index) + len(drawing.rows)
 
-    def _keep(self, key: int, drawing: Drawing) -> None:
-        self.drawings[key] = drawing
-        self.drawings.move_to_end(key)
-        whole = [key for key, drawing in self.drawings.items() if not drawing.grows]
-        rows = sum([len(self.drawings[key].rows) for key in whole])
-        while len(whole) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
-            oldest = self.drawings.pop(whole.pop(0))
-            oldest.dropped = True
-            rows -= len(oldest.rows)
-
-    def _drop(self, entry: ItemState) -> bool:
+    def _drop(self, key: int) -> bool:
         """Forgets an entry's drawing; False if it was not drawn."""
-        drawing = self.drawings.pop(entry.key, None)
-        self._unfinished.pop(entry.key, None)
+        drawing = self.drawings.pop(key, None)
         if drawing is not None:
             drawing.dropped = True
         return drawing is not None
 
     def _drop_all(self) -> None:
-        for drawing in self.drawings.values():
-            drawing.dropped = True
-        self.drawings.clear()
-        self._unfinished.clear()
+        for key in list(self.drawings):
+            self._drop(key)
         self.highlighter.drop()

@@ -173,24 +173,17 @@ def _indices_from(cache: RenderCache, index: int, step: int) -> Iterator[int]:
 def _matches_in_item(cache: RenderCache, index: int, sought: str) -> Generator[None, None, list[Match]]:
     if not _may_match(cache, index, sought):
         return []
-    run = collapsed_run(cache, index)
-    if run is not None:
-        cache.set_opened(run, True)
     folded = has_folded_match(cache, index, sought)
-    if folded:
-        cache.set_opened(index, True)
-    in_view = run is None and not folded
-    if in_view:  # else it is open for the search only, and must not be seen
+    if folded or collapsed_run(cache, index) is not None:
+        rows = yield from cache.draw_unseen(index, opened=folded or cache.model[index].opened)
+    else:
         yield from cache.draw_all(index)
+        rows = cache.rows(index)
     matches: list[Match] = []
-    for number, row in enumerate(cache.all_rows(index)):
+    for number, row in enumerate(rows):
         matches += [Match(index, number, start, end - start) for start, end in match_spans(row, sought)]
-        if in_view and number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
+        if number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
             yield
-    if folded:
-        cache.set_opened(index, False)
-    if run is not None:
-        cache.set_opened(run, False)
     return matches
 
 

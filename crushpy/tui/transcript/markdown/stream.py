@@ -29,6 +29,8 @@ LARGE_TABLE_CHARS = 24_000
 """The same for a table, which can only be drawn as a whole."""
 DRAW_CHARS = 20_000
 """How much of a very long line is drawn at a time."""
+FEED_CHARS = 50_000
+"""Characters of a text that are sanitized at once: for two megabytes that would take a tenth of a second."""
 _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 
 
@@ -157,7 +159,7 @@ class GrowingLine:
 
 
 class MarkdownStream:
-    """Draws on `canvas`. `feed` it, then `settle` and `draw_tail` for each frame; `finish` it at the end.
+    """Draws on `canvas`. `feed` it, then `draw` for each frame; `finish` it at the end.
 
     With `breaks` the lines of a paragraph stay lines.
     """
@@ -229,6 +231,18 @@ class MarkdownStream:
                 self._separate()
                 self._grow(partial[-1:], code=False)
         del self.canvas.pending[pending:]
+
+    def draw(self) -> Iterator[None]:
+        """Draws what arrived since the last call, step by step; only the unfinished end is drawn again."""
+        yield from self.settle()
+        self.draw_tail()
+
+    def read(self, text: str) -> Iterator[None]:
+        """Draws a complete text, step by step."""
+        for start in range(0, len(text), FEED_CHARS):
+            self.feed(text[start : start + FEED_CHARS])
+            yield from self.settle()
+        yield from self.finish()
 
     def finish(self) -> Iterator[None]:
         """Draws the rest, step by step: no more text will come."""

@@ -13,7 +13,7 @@ from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, headline_row, lines_of
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, lines_of
 from crushpy.tui.transcript.render.styles import BOLD, Palette
 from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
 
@@ -49,22 +49,22 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     kept = kept_words(of_this_boundary(boundary.facts), boundary.lineage)
     if kept:
         headline = palette.over(palette.text, BOLD)
-        canvas.prose([[(f"{kept[:1].upper()}{kept[1:]}", headline)]], inside, palette.text)
+        canvas.line(f"{kept[:1].upper()}{kept[1:]}", headline, inside)
     after = boundary.tokens_after if item.reported is None else item.reported
     _strips(boundary.tokens_before, after, canvas, inside)
     since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
     for words in (why, since, _figures(boundary, item.reported), _origin(boundary)):
         if words:
-            canvas.prose([[(words, palette.muted)]], inside, palette.text)
+            canvas.line(words, palette.muted, inside)
     if item.messages_before:
         before = f"before this: {counted(item.messages_before, 'message')}"
         before += f" in {item.sessions_before} sessions" if item.sessions_before > 1 else ""
-        canvas.prose([[(before, palette.muted)]], inside, palette.text)
+        canvas.line(before, palette.muted, inside)
     if item.summary or item.evidence:
         fold = "▾" if opened else "▸"
         carried = {"summary": item.summary, "evidence": item.evidence}
         what = " and ".join([name for name, text in carried.items() if text]).capitalize()
-        canvas.rows.append(headline_row([(f"{fold} {what}", palette.text)], [], inside, canvas))
+        canvas.headline([(f"{fold} {what}", palette.text)], inside)
     if opened:
         yield from _carried(item, canvas, inside)
     hints = _hints(item, palette)
@@ -82,8 +82,7 @@ def _strips(before: int, after: int, canvas: Canvas, margin: Margin) -> None:
     for part, tokens in sizes.items():
         cells = strip_cells({part: tokens, FREE: max(sizes.values()) - tokens}, columns)
         drawn = strip_spans(cells, coloured=canvas.palette.has_colours)
-        spans = [(text, canvas.palette[style]) for text, style in drawn]
-        canvas.rows.append(headline_row(spans, [], margin, canvas))
+        canvas.headline([(text, canvas.palette[style]) for text, style in drawn], margin)
 
 
 def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
@@ -91,8 +90,7 @@ def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
     room = canvas.room(margin)
     shown: list[Span] = [("── ", palette.rule), (f"{title} ", palette["card"])] if title else []
     used = sum([len(text) for text, _ in shown])
-    row = headline_row([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
-    canvas.rows.append(row)
+    canvas.headline([*shown, ("─" * max(0, room - used), palette.rule)], margin)
 
 
 def _figures(boundary: Boundary, reported: int | None) -> str:
@@ -138,9 +136,7 @@ def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[Non
     inside = margin.add(Segment("│ ", palette.rule))
     if item.summary:
         _heading("Summary", canvas, inside)
-        summary = MarkdownStream(canvas, inside, palette.text)
-        summary.feed(item.summary)
-        yield from summary.finish()
+        yield from MarkdownStream(canvas, inside, palette.text).read(item.summary)
     evidence = "Evidence, built by crushpy from what was really done"
     texts = {"Your standing rules": item.rules, "Pinned by you": item.pins, evidence: item.evidence}
     for title, text in texts.items():
@@ -151,7 +147,7 @@ def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[Non
 
 
 def _heading(text: str, canvas: Canvas, margin: Margin) -> None:
-    canvas.prose([[(text, canvas.palette["card"])]], margin, canvas.palette.text)
+    canvas.line(text, canvas.palette["card"], margin)
     canvas.blank(margin, canvas.palette.text)
 
 
@@ -179,11 +175,11 @@ def _evidence(text: str, canvas: Canvas, margin: Margin) -> Iterator[None]:
             if at and not tag["end"]:
                 canvas.blank(margin, palette.text)
             if label:
-                canvas.prose([[(label, palette.muted)]], margin, palette.text)
+                canvas.line(label, palette.muted, margin)
             continue
         if before is quote and where is margin and line:
             canvas.blank(margin, palette.text)
-        canvas.prose([[(line.expandtabs(4), palette.muted)]], where, palette.text)
+        canvas.line(line.expandtabs(4), palette.muted, where)
         before = where
         if at % 100 == 99:
             yield

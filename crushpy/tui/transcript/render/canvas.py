@@ -201,6 +201,11 @@ class Margin(NamedTuple):
         return sum([cells(segment.text) for segment in self.rest])
 
     @property
+    def first_length(self) -> int:
+        """Characters of the first row's margin."""
+        return sum([len(segment.text) for segment in self.first])
+
+    @property
     def later(self) -> "Margin":
         return Margin(self.rest, self.rest)
 
@@ -224,8 +229,7 @@ class Canvas:
         return max(MIN_TEXT_CELLS, self.width - 1 - margin.width)
 
     def blank(self, margin: Margin, fill: Style) -> None:
-        gutter = sum([len(segment.text) for segment in margin.rest])
-        self.rows.append(TextRow(list(margin.rest), fill, gutter))
+        self.rows.append(TextRow(list(margin.rest), fill, margin.later.first_length))
 
     def prose(
         self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, columns: int = MAX_PROSE_COLUMNS
@@ -250,13 +254,51 @@ class Canvas:
         fill: Style,
         cut: Callable[[str], list[WrappedLine]],
     ) -> None:
-        lead, gutter = margin.first, sum([len(segment.text) for segment in margin.first]) - margin.copied
-        later_gutter = sum([len(segment.text) for segment in margin.rest])
+        lead, gutter = margin.first, margin.first_length - margin.copied
+        later_gutter = margin.later.first_length
         for spans in lines:
             cuts = cut(spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans]))
             for segments, part in zip(pieces(spans, cuts), cuts, strict=True):
                 self.rows.append(TextRow([*lead, *segments], fill, gutter, part.after))
                 lead, gutter = margin.rest, later_gutter
+
+    def line(self, text: str, style: Style, margin: Margin) -> None:
+        """Text in one style, wrapped if it is too long."""
+        self.prose([[(text, style)]], margin, self.palette.text)
+
+    def headline(
+        self, spans: Sequence[Span], margin: Margin, right: Sequence[Span] = (), copied_from: int = 0
+    ) -> None:
+        """One row that is never wrapped: `spans`, truncated to fit, then `right` if there is room.
+
+        A copy leaves out the first `copied_from` spans.
+        """
+        room = self.room(margin)
+        beside = sum([cells(text) for text, _ in right])
+        left = sum([cells(text) for text, _ in spans])
+        if beside and min(left, 12) + beside + 2 <= room:
+            room -= beside + 2
+            right = (("  ", self.palette.text), *right)
+        else:
+            right = ()
+        gutter = margin.first_length + sum([len(text) for text, _ in spans[:copied_from]])
+        segments = list(margin.first)
+        for text, style in spans:
+            shown = fit(text, room)
+            room -= cells(shown)
+            if shown:
+                segments.append(Segment(shown, style))
+            if shown != text:
+                break
+        segments.extend([Segment(text, style) for text, style in right])
+        self.rows.append(TextRow(segments, self.palette.text, gutter))
+
+    def listed(self, marker: str, text: str, margin: Margin, mark_style: Style, style: Style) -> None:
+        """A marker with untrusted text at its right, line by line; long lines are wrapped."""
+        blank = Segment(" " * cells(marker), self.palette.text)
+        inside = margin.add(Segment(marker, mark_style), blank, copied=len(marker))
+        lines = [[(line.expandtabs(4), style)] for line in lines_of(text)]
+        self.prose(lines, inside, self.palette.text)
 
     def ask_for_colours(self, highlighter: Highlighter, wanted: Callable[[], bool]) -> None:
         """Requests the colours of pending code, which is drawn again once they are known."""
@@ -304,40 +346,3 @@ def tail_of(text: str, count: int) -> tuple[int, list[str]]:
     lines = text.rstrip("\n").split("\n")
     shown = [clean(line[:2_000]).replace("\n", " ").expandtabs(4) for line in lines[-count:]]
     return max(0, len(lines) - count), shown
-
-
-def headline_row(
-    spans: Sequence[Span], right: Sequence[Span], margin: Margin, canvas: Canvas, copied_from: int = 0
-) -> TextRow:
-    """One row that is never wrapped: `spans`, truncated to fit, then `right` if there is room.
-
-    A copy leaves out the first `copied_from` spans.
-    """
-    room = canvas.room(margin)
-    beside = sum([cells(text) for text, _ in right])
-    left = sum([cells(text) for text, _ in spans])
-    if beside and min(left, 12) + beside + 2 <= room:
-        room -= beside + 2
-    else:
-        right = ()
-    segments = list(margin.first)
-    gutter = sum([len(text) for text, *_ in (*segments, *spans[:copied_from])])
-    for text, style in spans:
-        shown = fit(text, room)
-        room -= cells(shown)
-        if shown:
-            segments.append(Segment(shown, style))
-        if shown != text:
-            break
-    if right:
-        segments.append(Segment("  ", canvas.palette.text))
-        segments.extend([Segment(text, style) for text, style in right])
-    return TextRow(segments, canvas.palette.text, gutter)
-
-
-def listed(marker: str, text: str, canvas: Canvas, margin: Margin, mark_style: Style, style: Style) -> None:
-    """A marker with untrusted text at its right, line by line; long lines are wrapped."""
-    blank = Segment(" " * cells(marker), canvas.palette.text)
-    inside = margin.add(Segment(marker, mark_style), blank, copied=len(marker))
-    lines = [[(line.expandtabs(4), style)] for line in lines_of(text)]
-    canvas.prose(lines, inside, canvas.palette.text)

@@ -77,8 +77,7 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
     if lines and name:
         canvas.pending.append(Pending(name, codes, start, len(canvas.rows) - start, rows))
     if left_out > 0:
-        more = f"… {counted(left_out, 'more line')}"
-        canvas.prose([[(more, canvas.palette.muted)]], margin, canvas.palette.text)
+        canvas.line(f"… {counted(left_out, 'more line')}", canvas.palette.muted, margin)
 
 
 def shows_whole(diff: Diff) -> bool:

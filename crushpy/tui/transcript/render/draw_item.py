@@ -10,15 +10,13 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui import items
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, lines_of
 from crushpy.tui.transcript.render.styles import BOLD
 from crushpy.tui.transcript.render.tool_calls import draw_reading, draw_tool, has_body, opens_by_itself
 
 MAX_PROMPT_LINES = 24
 MAX_PROMPT_CHARS = 4_000
 """A prompt with more lines or characters is folded to its first lines."""
-FEED_CHARS = 50_000
-"""Characters of a reply that are sanitized at once: for two megabytes that would take a tenth of a second."""
 BRANCH_BAR = "┊ "
 """At the left of items in a branch."""
 GUTTER_COLUMNS = 2
@@ -72,22 +70,13 @@ def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> It
     margin = gutter(canvas)
     match item:
         case items.ReplyItem():
-            if item.sent:
-                mark = [(f"· {items.NOT_WHOLE[item.sent]}", canvas.palette.muted)]
-                canvas.rows.append(headline_row(mark, [], margin, canvas))
-            reply = open_reply(canvas)
-            for start in range(0, len(item.text), FEED_CHARS):
-                reply.feed(item.text[start : start + FEED_CHARS])
-                yield from reply.settle()
-            yield from reply.finish()
+            yield from open_stream(item, canvas).read(item.text)
         case items.UserItem():
             yield from _user(item, canvas, opened)
+        case items.ThinkingItem() if opened:
+            yield from open_stream(item, canvas).read(item.text)
         case items.ThinkingItem():
-            draw_thinking_head(item, canvas, opened=opened)
-            if opened:
-                thoughts = open_thinking(canvas)
-                thoughts.feed(item.text)
-                yield from thoughts.finish()
+            _thinking_head(item, canvas, opened=False)
         case items.ToolItem():
             yield from draw_tool(item, canvas, margin, opened=opened)
         case items.ReadingItem():
@@ -95,12 +84,12 @@ def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> It
         case items.NoticeItem():
             warns = item.level == "warning"
             style = canvas.palette["warning"] if warns else canvas.palette.muted
-            listed("! " if warns else "· ", item.text, canvas, margin, style, style)
+            canvas.listed("! " if warns else "· ", item.text, margin, style, style)
         case items.ErrorItem():
             palette = canvas.palette
-            listed("✗ ", item.message, canvas, margin, palette["error"], palette["error"])
+            canvas.listed("✗ ", item.message, margin, palette["error"], palette["error"])
             if item.hint:
-                listed("→ ", item.hint, canvas, margin, palette["running"], palette.text)
+                canvas.listed("→ ", item.hint, margin, palette["running"], palette.text)
         case items.GreetingItem():
             _greeting(item, canvas)
         case items.BoundaryItem():
@@ -113,7 +102,18 @@ def gutter(canvas: Canvas) -> Margin:
     return margin.add(Segment(BRANCH_BAR * canvas.depth, canvas.palette.muted)) if canvas.depth else margin
 
 
-def draw_thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
+def open_stream(item: items.ReplyItem | items.ThinkingItem, canvas: Canvas) -> MarkdownStream:
+    """Draws what precedes the text of a reply or of opened thoughts; returns the stream for the text."""
+    muted, margin = canvas.palette.muted, gutter(canvas)
+    if isinstance(item, items.ReplyItem):
+        if item.sent:
+            canvas.headline([(f"· {items.NOT_WHOLE[item.sent]}", muted)], margin)
+        return MarkdownStream(canvas, margin, canvas.palette.text)
+    _thinking_head(item, canvas, opened=True)
+    return MarkdownStream(canvas, margin.add(Segment("│ ", muted)), muted, breaks=True)
+
+
+def _thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
     palette = canvas.palette
     fold = "▾" if opened else "▸"
     took = f" for {item.seconds} s" if item.seconds else ""
@@ -126,18 +126,7 @@ def draw_thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool
         (label, palette.muted),
         (f"  {preview}" if preview else "", palette.over(palette.muted, "comment")),
     ]
-    canvas.rows.append(headline_row(spans, [], gutter(canvas), canvas))
-
-
-def open_reply(canvas: Canvas) -> MarkdownStream:
-    """The stream for the text of a reply."""
-    return MarkdownStream(canvas, gutter(canvas), canvas.palette.text)
-
-
-def open_thinking(canvas: Canvas) -> MarkdownStream:
-    """The stream for the text of thinking, below its headline."""
-    margin = gutter(canvas).add(Segment("│ ", canvas.palette.muted))
-    return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
+    canvas.headline(spans, gutter(canvas))
 
 
 def _user(item: items.UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:

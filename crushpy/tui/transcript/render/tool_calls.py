@@ -12,16 +12,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import (
-    Canvas,
-    Margin,
-    cells,
-    fit,
-    headline_row,
-    lines_of,
-    listed,
-    tail_of,
-)
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, cells, fit, lines_of, tail_of
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
 
@@ -78,24 +69,24 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         (one_line(item.headline[:2_000]), words),
     ]
     right = _beside(item, palette, canvas.room(margin), opened=opened)
-    canvas.rows.append(headline_row(head, right, margin, canvas, copied_from=2))
+    canvas.headline(head, margin, right, copied_from=2)
     yield
     inside = margin.add(Segment("    ", palette.text))
     if opened:
         yield from _body(item, canvas, inside)
     elif item.state == "running":
         for line in tail_of(item.output, PREVIEW_LINES)[1]:
-            canvas.rows.append(headline_row([(line, palette.muted)], [], inside, canvas))
+            canvas.headline([(line, palette.muted)], inside)
     elif isinstance(item.display, Terminal):
         lines, left_out = last_lines(item)
         style = palette["error"] if item.state == "failed" else palette.muted
         shown = [(f"⋯ {counted(left_out, 'more line')}", palette.muted)] if left_out else []
         for span in (*shown, *((line, style) for line in lines)):
-            canvas.rows.append(headline_row([span], [], inside, canvas))
+            canvas.headline([span], inside)
     elif item.state == "failed":
         first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
         if first:
-            canvas.rows.append(headline_row([(first, palette["error"])], [], inside, canvas))
+            canvas.headline([(first, palette["error"])], inside)
 
 
 def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
@@ -107,7 +98,7 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
             ("✓ ", palette["success"]),
             (item.words, palette.muted),
         ]
-        canvas.rows.append(headline_row(head, [], margin, canvas, copied_from=2))
+        canvas.headline(head, margin, copied_from=2)
 
 
 def _beside(item: ToolItem, palette: Palette, room: int, *, opened: bool) -> list[tuple[str, Style]]:
@@ -169,10 +160,9 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
     if own is not None and own.output.count("\n") > LONG_OUTPUT_LINES:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
-        canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
+        canvas.headline([(f"{icon} ", palette[role]), *how], margin)
     if item.decision is not None and not isinstance(item.display, TodoList):  # todos need no approval
-        words = one_line(decision_words(item.decision)[:1_000])
-        canvas.prose([[(words, palette.muted)]], margin, palette.text)
+        canvas.line(one_line(decision_words(item.decision)[:1_000]), palette.muted, margin)
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
@@ -187,12 +177,12 @@ def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[N
             yield from _output("\n".join(display.rows), canvas, margin, palette.code)
             left_out = display.total - len(display.rows)
             if left_out > 0:
-                canvas.prose([[(f"… {left_out:,} more", palette.muted)]], margin, palette.text)
+                canvas.line(f"… {left_out:,} more", palette.muted, margin)
         case TodoList():
             for todo in display.todos:
                 mark, role = _TODO_MARKS[todo.status]
                 style = palette.over(palette[role], STRIKE) if todo.status == "completed" else palette[role]
-                listed(f"{mark} ", one_line(todo.text), canvas, margin, palette[role], style)
+                canvas.listed(f"{mark} ", one_line(todo.text), margin, palette[role], style)
         case Excerpt():
             yield from _excerpt(display, canvas, margin)
         case TaskReport():
@@ -206,7 +196,7 @@ def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[Non
         yield from _output(display.output, canvas, margin, palette.code)
     note = _note(display)
     if cells(note) > MAX_NOTE_CELLS:  # the headline shows only its beginning
-        canvas.prose([[(note, palette.muted)]], margin, palette.text)
+        canvas.line(note, palette.muted, margin)
 
 
 def draw_command(command: str, canvas: Canvas, margin: Margin) -> None:
@@ -228,7 +218,7 @@ def _note(display: Terminal) -> str:
 def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
     if display.title:
-        canvas.rows.append(headline_row([(one_line(display.title), palette.muted)], [], margin, canvas))
+        canvas.headline([(one_line(display.title), palette.muted)], margin)
     lines = list(lines_of(display.text))
     start = len(canvas.rows)
     inside = margin.add(Segment(" ", palette.code))
@@ -241,13 +231,10 @@ def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]
 
 def _report(display: TaskReport, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
-    report = MarkdownStream(canvas, margin, palette.text)
-    report.feed(display.text)
-    yield from report.finish()
-    lines = [f"{file.action} {one_line(file.path)}" for file in display.changed]
-    lines.append(f"session {display.session_id}")
-    for line in lines:
-        canvas.prose([[(line, palette.muted)]], margin, palette.text)
+    yield from MarkdownStream(canvas, margin, palette.text).read(display.text)
+    changes = [f"{file.action} {one_line(file.path)}" for file in display.changed]
+    for line in (*changes, f"session {display.session_id}"):
+        canvas.line(line, palette.muted, margin)
 
 
 def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator[None]:
