@@ -71,10 +71,11 @@ class TranscriptPresenter:
         self._reply: int | None = None
         self._thinking: int | None = None
         self._thinking_since = self._thinking_until = 0.0
-        self._tools: dict[str, tuple[int, ToolItem]] = {}
-        self._branch_call: tuple[int, ToolItem] | None = None
+        self._tools: dict[str, int] = {}
+        """The keys of running calls, by their ids."""
+        self._branch_call: int | None = None
         """The call that opened the next branch."""
-        self._branches: list[tuple[int, ToolItem]] = []
+        self._branches: list[int] = []
         """The lines of the open branches, the outermost first."""
         self._last_message = ""
         self._card: int | None = None
@@ -177,7 +178,7 @@ class TranscriptPresenter:
                 self._view.stream(self._thinking, event.text)
             case events.ToolOutput():
                 if event.id in self._tools:
-                    self._view.stream(self._tools[event.id][0], event.text)
+                    self._view.stream(self._tools[event.id], event.text)
             case events.MessageCommitted() | events.TurnEnded():
                 if isinstance(event, events.MessageCommitted):
                     self._last_message = event.message_id
@@ -200,7 +201,9 @@ class TranscriptPresenter:
                 card = BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules)
                 self._card = self._view.add(self._placed(card))
             case events.UsageReported():
-                self._report_size(event.call.total)
+                if event.call.total:  # replaces the estimate on the card of the last boundary
+                    self._change(self._card, reported=event.call.total)
+                self._card = None
             case _:
                 self._hear_of_calls(event)
 
@@ -213,19 +216,21 @@ class TranscriptPresenter:
                 item = ToolItem(
                     event.id, event.name, _headline(event), "waiting", message_id=self._last_message
                 )
-                self._tools[event.id] = (self._view.add(item), item)
+                self._tools[event.id] = self._view.add(item)
             case events.ToolStarted():
-                self._change_tool(event.id, state="running")
-            case events.TaskProgress() if event.id in self._tools:
-                if self._tools[event.id][1].session_id != event.session_id:
-                    self._change_tool(event.id, session_id=event.session_id)
+                self._change(self._tools.get(event.id), state="running")
+            case events.TaskProgress():
+                self._change(self._tools.get(event.id), session_id=event.session_id)
             case events.ApprovalNeeded():  # perhaps about a command that the user has changed
-                self._change_tool(event.id, headline=_headline(event), answer="")
+                self._change(self._tools.get(event.id), headline=_headline(event), answer="")
             case events.ApprovalDone():
                 said = answer_words(event.answer, event.covers, event.words)
-                self._change_tool(event.id, answer=said)
+                self._change(self._tools.get(event.id), answer=said)
             case events.ToolFinished():
-                self._finish_tool(event)
+                key = self._tools.pop(event.id, None)
+                if event.name == "branch" and not event.is_error:
+                    self._branch_call = key
+                self._finish_call(key, event)
             case events.BranchOpened():
                 self._open_branch(event.goal)
             case events.BranchReturned() if self._branches:
@@ -233,57 +238,42 @@ class TranscriptPresenter:
             case _:
                 pass
 
-    def _report_size(self, tokens: int) -> None:
-        """Replaces the estimate on the card of the last boundary."""
-        card = None if self._card is None else self._view.item(self._card)
-        if self._card is not None and isinstance(card, BoundaryItem) and tokens:
-            self._view.replace(self._card, msgspec.structs.replace(card, reported=tokens))
-        self._card = None
-
     def _open_branch(self, goal: str) -> None:
         """What follows is shown indented below the line of the branch."""
-        item = ToolItem("", "branch", goal, "running")
-        if self._branch_call is None:
-            self._branches.append((self._view.add(item), item))
+        key, self._branch_call = self._branch_call, None
+        call = None if key is None else self._view.item(key)
+        item = ToolItem(call.id if isinstance(call, ToolItem) else "", "branch", goal, "running")
+        if key is None:
+            key = self._view.add(item)
         else:
-            key, call = self._branch_call
-            self._branches.append((key, msgspec.structs.replace(item, id=call.id)))
-            self._view.replace(key, self._branches[-1][1])
-        self._branch_call = None
+            self._view.replace(key, item)
+        self._branches.append(key)
         self._view.open_branch()
 
     def _fold_branch(self, event: events.BranchReturned) -> None:
         """Replaces the items of a branch by one line: what it used, and what is left of it."""
         self._view.fold_branch()
-        key, item = self._branches.pop()
         ended: Any = "interrupted" if event.interrupted else ""
-        result = ToolResult(item.id, "branch", event.report.text, display=event.report, ended=ended)
-        self._view.replace(key, _finished(item, result))
+        result = ToolResult("", "branch", event.report.text, display=event.report, ended=ended)
+        self._finish_call(self._branches.pop(), result)
 
     def _end_thinking(self) -> None:
-        if self._thinking is None:
-            return
-        item = self._view.item(self._thinking)
-        if isinstance(item, ThinkingItem):
-            seconds = int(self._thinking_until - self._thinking_since)
-            self._view.replace(self._thinking, msgspec.structs.replace(item, done=True, seconds=seconds))
+        seconds = int(self._thinking_until - self._thinking_since)
+        self._change(self._thinking, done=True, seconds=seconds)
         self._thinking = None
 
-    def _change_tool(self, call_id: str, **changes: str) -> None:
-        if call_id in self._tools:
-            key, item = self._tools[call_id]
-            item = msgspec.structs.replace(item, **changes)
-            self._tools[call_id] = (key, item)
-            self._view.replace(key, item)
+    def _change(self, key: int | None, **changes: object) -> None:
+        """Changes an item, unless it is not shown, or is like that already."""
+        item = None if key is None else self._view.item(key)
+        if key is not None and item is not None:
+            changed = msgspec.structs.replace(item, **changes)
+            if changed != item:
+                self._view.replace(key, changed)
 
-    def _finish_tool(self, event: events.ToolFinished) -> None:
-        if event.id not in self._tools:
-            return
-        key, item = self._tools.pop(event.id)
-        if event.name == "branch" and not event.is_error:
-            self._branch_call = key, item
-        self._view.replace(key, _finished(item, event))
-        self._view.finish(key)
+    def _finish_call(self, key: int | None, result: ToolResult | events.ToolFinished) -> None:
+        item = None if key is None else self._view.item(key)
+        if key is not None and isinstance(item, ToolItem):
+            self._view.replace(key, _finished(item, result))
 
 
 def stored_items(

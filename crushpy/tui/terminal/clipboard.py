@@ -4,6 +4,8 @@ import asyncio
 import os
 import re
 import signal
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -76,19 +78,10 @@ async def _copy_to_tmux(text: str) -> bool:
 
 
 async def _pipe(command: tuple[str, ...], text: str) -> bool:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            find_program(command[0]) or command[0],
-            *command[1:],
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+    with suppress(TimeoutError):
         async with asyncio.timeout(COPY_TIMEOUT_S):
-            await process.communicate(text.encode())
-        return process.returncode == 0
-    except (OSError, TimeoutError):
-        return False
+            return await _run(command, text.encode()) is not None
+    return False
 
 
 # --- reading an image ------------------------------------------------------------------------------------
@@ -129,20 +122,26 @@ async def _read_image(tool: str) -> bytes:
 
 
 async def _read_output(*command: str) -> bytes:
-    """The output of a command, which does not outlive the call."""
+    return await _run(command) or b""
+
+
+async def _run(command: Sequence[str], given: bytes | None = None) -> bytes | None:
+    """The output of a command that is not given any input; None if it fails. It does not outlive the call."""
+    reads = given is None  # a tool that copies may leave a process behind, which would hold the pipe open
     try:
         process = await asyncio.create_subprocess_exec(
             find_program(command[0]) or command[0],
             *command[1:],
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stdin=DEVNULL if reads else PIPE,
+            stdout=PIPE if reads else DEVNULL,
+            stderr=DEVNULL,
             start_new_session=True,
         )
     except OSError:
-        return b""
+        return None
     try:
-        return (await process.communicate())[0]
+        output, _ = await process.communicate(given)
+        return None if process.returncode else output or b""
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
