@@ -5,8 +5,6 @@ from driving import Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.tui.transcript.selection import code_blocks
-
 pytestmark = pytest.mark.slow
 
 __all__ = ["start"]
@@ -33,12 +31,6 @@ async def test_todo_stays_in_view_until_done(start: Start, llm: ScriptedLLM) -> 
         await app.say("go on")
         await app.sees("All done.")
         await app.until(lambda: not app.chat.todos.display, "the line to go")
-
-
-def test_code_blocks_are_found_as_they_were_written() -> None:
-    reply = "See\n```python\na = 1\n\nb = 2\n```\nand\n~~~\n```\n~~~\nand `c`\n````md\n```\nx\n```\n````\n"
-    reply += "```sh\nopen"
-    assert code_blocks(reply) == ["a = 1\n\nb = 2", "```", "```\nx\n```", "open"]
 
 
 async def test_a_key_copies_one_code_block_after_the_other(start: Start, llm: ScriptedLLM) -> None:

@@ -246,3 +246,10 @@ async def test_the_items_of_a_task_list_are_ticked_or_open() -> None:
     async with stage([ReplyItem(text)]) as here:
         for line in ("☐ to do", "☑ done well", "☑ done too", "• [y] no box", "1. ☐ first"):
             assert line in here.text()
+
+
+def test_code_blocks_are_kept_as_they_were_written() -> None:
+    reply = "See\n```python\na = 1\n\n\tb = 2\n```\nand\n~~~\n```\n~~~\nand `c`\n````md\n```\nx\n```\n````\n"
+    reply += f"1. one\n\n   ```\n   in a list\n   ```\n\n```\n{'long' * 2_000}\n```\n```sh\nopen"
+    blocks = ["\n".join(row.code) for row in whole(reply, 80).rows if row.code is not None]
+    assert blocks == ["a = 1\n\n\tb = 2", "```", "```\nx\n```", "in a list", "long" * 2_000, "open"]

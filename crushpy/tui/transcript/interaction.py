@@ -233,11 +233,11 @@ class Interaction:
             return
         text = ""
         if action == "copy_block":
-            blocks = selection.code_blocks(items.source_text(self._model[index].current_item()))
+            blocks = [row.code for row in self._cache.all_rows(index) if row.code is not None]
             if not blocks:
                 tell(self._widget, "There is no code block in this reply.", "warning")
                 return
-            action, text = "copy", blocks[self._take("code", len(blocks))]
+            action, text = "copy", "\n".join(blocks[self._take("code", len(blocks))])
         self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action, text))
 
     def _card_for(self, action: items.ItemAction) -> int | None:
@@ -373,7 +373,8 @@ class Interaction:
         elif "action" in meta:
             widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
-            widget.post_message(widget.ItemActivated(key, "copy", selection.code_at(self._cache, index, row)))
+            code = self._cache.rows(index)[row].code or ()
+            widget.post_message(widget.ItemActivated(key, "copy", "\n".join(code)))
         elif row == 0 or not entry.opened or isinstance(entry.item, items.BoundaryItem):
             self.set_opened(index, not entry.opened)
 

@@ -1,10 +1,9 @@
-"""Places in the text of a transcript: selections and what they copy, matches of a search, code blocks.
+"""Places in the text of a transcript: selections and what they copy, matches of a search.
 
 A line is named by its item's key and its row. The name does not depend on the lines above, so a selection
 stays in place while they change.
 """
 
-import re
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,9 +26,6 @@ LARGE_SOURCE_CHARS = 20_000
 """An item with a longer source is searched and selected like one of very many."""
 ROWS_PER_STEP = 1_000
 """Rows that are searched in one step."""
-
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)", re.MULTILINE)
-"""The marks that open or close a code block, and what follows them."""
 
 
 # --- selections ------------------------------------------------------------------------------------------
@@ -210,33 +206,3 @@ def has_folded_match(cache: RenderCache, index: int, sought: str) -> bool:
     if entry.opened or not is_foldable(entry.item):
         return False
     return sought in source_text(entry.current_item()).lower()
-
-
-# --- code blocks -----------------------------------------------------------------------------------------
-
-
-def code_at(cache: RenderCache, index: int, row: int) -> str:
-    """The code block that begins with a row of an entry: as it was written if it can be identified; in a list
-    or quotation as it is drawn."""
-    rows = cache.rows(index)
-    marks = [row.fill.meta.get("fence") for row in rows]
-    written = code_blocks(source_text(cache.model[index].current_item()))
-    if len(written) == marks.count("head"):
-        return written[marks[:row].count("head")]
-    last = row
-    while last + 1 < len(marks) and marks[last + 1] == "inside":
-        last += 1
-    return "".join(row.text[row.gutter :] + row.end for row in rows[row : last + 1]).removesuffix("\n")
-
-
-def code_blocks(markdown: str) -> list[str]:
-    """The text between fences, block by block, as it was written."""
-    blocks: list[str] = []
-    start, fence = 0, ""
-    for line in _FENCE.finditer(markdown):
-        if not fence:
-            start, fence = line.end() + 1, line[1]
-        elif line[1].startswith(fence) and not line[2].strip():
-            blocks.append(markdown[start : max(start, line.start() - 1)])
-            fence = ""
-    return [*blocks, markdown[start:]] if fence else blocks

@@ -202,14 +202,17 @@ class Writer:
     def separate(self) -> None:
         self._canvas.blank(self._home.later, self._base)
 
-    def code(self, lines: Sequence[str], language: str, margin: Margin | None = None) -> None:
+    def code(self, lines: Sequence[str], margin: Margin, block: Sequence[str] | None = None) -> None:
+        """Lines of code without colours; `block` has all lines, if these are the first ones of a block."""
+        code = self._palette.code
+        shown = [[(line.expandtabs(4), code)] for line in lines]
+        self._canvas.code(shown, code_margin(margin, self._palette), code, block)
+
+    def _code_block(self, content: str, language: str, margin: Margin) -> None:
         """A block of code, coloured later."""
-        margin = code_margin(margin or self._home, self._palette)
-        start = len(self._canvas.rows)
-        palette = self._palette
-        shown = [plain_code(line, palette) for line in lines]
-        self._canvas.code(shown, margin, palette.fence, palette.fence_head)
-        ask_for_colours(self._canvas, lines, language, margin, start)
+        lines, start = content.removesuffix("\n").split("\n"), len(self._canvas.rows)
+        self.code(lines, margin, lines)
+        ask_for_colours(self._canvas, lines, language, code_margin(margin, self._palette), start)
 
     def _blocks(self, tokens: "Sequence[Token]", margin: Margin) -> None:
         """Blocks one below the other, with an empty row if the source has one."""
@@ -242,9 +245,9 @@ class Writer:
             case "blockquote_open":
                 self._blocks(inner, self._nest(margin, Segment("▎ ", self._palette.rule)))
             case "fence":
-                self.code(_code_lines(token.content), language_of(token.info), margin)
+                self._code_block(token.content, language_of(token.info), margin)
             case "code_block":
-                self.code(_code_lines(token.content), "", margin)
+                self._code_block(token.content, "", margin)
             case "hr":
                 line = "─" * min(self._canvas.room(margin), 40)
                 self._canvas.prose([[(line, self._palette.rule)]], margin, self._base)
@@ -299,16 +302,12 @@ def code_margin(margin: Margin, palette: Palette) -> Margin:
     return margin.add(Segment(" ", palette.code))
 
 
-def plain_code(line: str, palette: Palette) -> list[Span]:
-    return [(line.expandtabs(4), palette.code)]
-
-
 def coloured_code(line: "Sequence[tuple[str, str]]", palette: Palette, base: Style) -> list[Span]:
     return [(text, palette.over(base, role) if role else base) for text, role in line] or [("", base)]
 
 
 def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin: Margin, start: int) -> None:
-    """Requests syntax colours for the rows from `start` on, which show `lines`; their fill is kept."""
+    """Requests syntax colours for the rows from `start` on, which show `lines`."""
     if not language or not lines:
         return
     palette, width = canvas.palette, canvas.width
@@ -316,17 +315,12 @@ def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin:
     def redo(coloured: Sequence[Coloured]) -> Sequence[TextRow]:
         again = Canvas(palette, width)
         shown = [coloured_code(line, palette, palette.code) for line in coloured[0]]
-        again.code(shown, margin, fill, head)
+        again.code(shown, margin, palette.code, copied)
         return again.rows
 
-    head = canvas.rows[start].fill
-    fill = palette.fence if head is palette.fence_head else head
+    copied = canvas.rows[start].code
     code = "\n".join([line.expandtabs(4) for line in lines])
     canvas.pending.append(Pending(language, (code,), start, len(canvas.rows) - start, redo))
-
-
-def _code_lines(content: str) -> list[str]:
-    return content.removesuffix("\n").split("\n")
 
 
 def _ticked(inner: "Sequence[Token]") -> "tuple[str, Sequence[Token]]":

@@ -113,7 +113,7 @@ class Fence:
         if self._closing.fullmatch(line):
             return False
         spaces = len(line) - len(line.lstrip(" "))
-        self.lines.append(line[min(spaces, self._indent) :].expandtabs(4))
+        self.lines.append(line[min(spaces, self._indent) :])
         return True
 
 
@@ -145,7 +145,7 @@ class GrowingLine:
         shown = text[: len(self._drawn[0]) + more]
         palette = self._canvas.palette
         margin = block.code_margin(self._margin, palette) if code else self._margin
-        style = palette.fence if code else self._base
+        style = palette.code if code else self._base
         again = Canvas(palette, self._canvas.width)
         draw = again.code if code else again.prose
         draw([[(shown[self._last :], style)]], margin.later if self._last else margin, style)
@@ -324,7 +324,7 @@ class MarkdownStream:
             fence = Fence(lines[unit.start], 0)
             for line in unit.lines(lines)[1:]:
                 fence.take(line)
-            self._code(fence.lines, begins=True)
+            self._writer.code(fence.lines, self._margin, fence.lines)
         else:
             self._writer.block(unit.tokens, lines)
 
@@ -352,18 +352,12 @@ class MarkdownStream:
             if len(fence.lines[-1]) > LONG_LINE_CHARS:
                 self._long = (fence.lines[-1], True)
                 return
-            self._code(fence.lines[-1:], begins=len(fence.lines) == 1)
+            self._writer.code(fence.lines[-1:], self._margin, fence.lines if len(fence.lines) == 1 else None)
 
     def _close_fence(self, fence: Fence) -> None:
         self._fence = None
         margin = block.code_margin(self._margin, self.canvas.palette)
         block.ask_for_colours(self.canvas, fence.lines, fence.language, margin, fence.start)
-
-    def _code(self, lines: list[str], *, begins: bool = False) -> None:
-        palette = self.canvas.palette
-        shown = [block.plain_code(line, palette) for line in lines]
-        head = palette.fence_head if begins else None
-        self.canvas.code(shown, block.code_margin(self._margin, palette), palette.fence, head)
 
     # --- what is shown as it came ------------------------------------------------------------------------
 
@@ -392,7 +386,7 @@ class MarkdownStream:
     def _grow(self, lines: Sequence[str], *, code: bool) -> None:
         """A line that may be very long and is not complete yet (before it, what a carriage return ended)."""
         for line in lines[:-1]:
-            self._code([line]) if code else self._writer.plain([line])
+            self._writer.code([line], self._margin) if code else self._writer.plain([line])
         if lines:
             self.canvas.rows.extend(self._growing.rows(lines[-1], code=code)[0])
 
@@ -401,6 +395,8 @@ class MarkdownStream:
         self._drop_tail()
         rows, complete = self._growing.rows(line, code=code, more=DRAW_CHARS)
         self.canvas.rows.extend(rows)
+        if self._fence is not None and len(self._fence.lines) == 1:
+            rows[0].code = self._fence.lines
         if complete:
             self._long = None
             self._growing.forget()

@@ -112,7 +112,7 @@ COPY = "copy"
 class TextRow:
     """One line. Its `Strip` is made when it is first painted: most lines of a long item are never visible."""
 
-    __slots__ = ("_strip", "end", "fill", "gutter", "segments")
+    __slots__ = ("_strip", "code", "end", "fill", "gutter", "segments")
 
     def __init__(self, segments: list[Segment], fill: Style, gutter: int = 0, end: str = "\n") -> None:
         self.segments = segments
@@ -122,6 +122,8 @@ class TextRow:
         """How many characters at the left are decoration that is not copied."""
         self.end = end
         """What follows it in a copy: a line break, or the character at which a longer line was wrapped."""
+        self.code: Sequence[str] | None = None
+        """The lines of the code block that begins with it, as they were written; None if none does."""
         self._strip: Strip | None = None
 
     @property
@@ -239,13 +241,13 @@ class Canvas:
         self._put(lines, margin, fill, lambda text: wrap(text, room))
 
     def code(
-        self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, head: Style | None = None
+        self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, code: Sequence[str] | None = None
     ) -> None:
-        """Lines of spans, each broken at the right edge; `head` fills the first row."""
+        """Lines of spans, each broken at the right edge; `code` is what a click on the first row copies."""
         start, room = len(self.rows), self.room(margin)
         self._put(lines, margin, fill, lambda text: chop(text, room))
-        if head is not None and len(self.rows) > start:
-            self.rows[start].fill = head
+        if code is not None and len(self.rows) > start:
+            self.rows[start].fill, self.rows[start].code = self.palette.fence_head, code
 
     def _put(
         self,

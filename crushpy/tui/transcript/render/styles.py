@@ -86,11 +86,9 @@ class Palette:
         self.muted = self._styles["muted"]
         self.code = self._styles["code"]
         self.rule = self._styles["rule"]
-        self.fence = self.code + Style(meta={"fence": "inside"})
-        """Fills the rows of a code block in a reply."""
         mark = self.muted.color.name if self.muted.color else "default"
-        self.fence_head = self.code + Style(meta={"fence": "head", "mark": mark})
-        """Fills the first of them, with a label of this colour at its end."""
+        self.fence_head = self.code + Style(meta={"mark": mark})
+        """Fills the first row of a code block in a reply, with a label of this colour at its end."""
         self.dim = Style(color=self.muted.color, dim=self.muted.dim)
         """The colour of muted text, to lay over any background."""
 
