@@ -9,7 +9,7 @@ from crushpy.context import facts
 from crushpy.context.facts import CommandFacts
 from crushpy.context.ledger import FileFact, Ledger, RunFact
 from crushpy.context.tags import element, quoted, safe
-from crushpy.core.messages import Data, Todo
+from crushpy.core.messages import Data, Todo, counted
 
 Count = Callable[[str], int]
 Redact = Callable[[str], str]
@@ -239,7 +239,10 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     named = ", ".join(f"{line(name, 60)} {times}" for name, times in often)
     if named:
         yield Section("Tools called", (Entry(safe(named), 0),), counted=False)
-    yield Section("Messages folded", (Entry(str(ledger.messages), 0),), counted=False)
+    folded = str(ledger.messages)
+    if dropped := len(ledger.without):
+        folded += f", {counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
+    yield Section("Messages folded", (Entry(folded, 0),), counted=False)
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:

@@ -77,6 +77,8 @@ class Ledger(Data, frozen=True):
     """In the user's requests."""
     loaded: tuple[str, ...] = ()
     """Skills and rules files, the latest last."""
+    without: frozenset[str] = frozenset()
+    """The messages that the user dropped: the ledger has no fact of theirs."""
 
     def merged(
         self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
@@ -225,6 +227,7 @@ class _Writer:
             decisions[-MAX_DECISIONS:],
             numbers[-MAX_NUMBERS:],
             tuple(self._loaded)[-MAX_LOADED:],
+            before.without,
         )
 
 

@@ -119,9 +119,12 @@ class MessageStore(Subject):
     # --- facts -----------------------------------------------------------------------------------------
 
     @stored
-    def load_facts(self, session_id: str, last: int = EVERYTHING) -> list[str | None]:
-        """For each message of a session up to number `last` its facts; None if they are not stored."""
-        return self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last).scalars()
+    def load_facts(self, session_id: str, last: int = EVERYTHING) -> list[tuple[str, str | None]]:
+        """For each message of a session up to number `last` its id and facts; None if they are not stored."""
+        return [
+            (row.id, row.facts)
+            for row in self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last)
+        ]
 
     @written()
     def save_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:

@@ -126,7 +126,7 @@ async def test_dropped_message_is_found_by_recall_and_search(talks: Talks, llm: 
     assert await talk.conversation.sessions.search("planted-77", within=talk.conversation.info.id)
 
 
-async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise_them(
+async def test_a_boundary_after_drops_neither_summarises_them_nor_keeps_them_as_facts(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
@@ -138,7 +138,7 @@ async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise
     read = json.dumps(llm.requests[-1].body["messages"])
     assert "The first answer." in read and "planted" not in read
     sent = await asked(talk, llm)
-    assert "planted" in sent, "the evidence tells that the command ran"
+    assert "planted" not in sent and "3 messages were dropped by the user" in sent
     with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the compaction"):
         await talk.conversation.context.edit([ContextEdit("restore", planted)])
     assert await talk.conversation.context.undo_compaction()
@@ -217,3 +217,71 @@ async def test_a_restored_result_is_shortened_again_by_an_overflow(talks: Talks,
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])
     assert "planted-200" not in sent and "chars cut; recall" in sent
+
+
+SECRET = "Use the port 48713 and never touch hush/vault.toml"
+
+
+async def dropped_and_compacted(talks: Talks, llm: ScriptedLLM) -> Talk:
+    """A conversation in which a prompt that sets a rule and names things is dropped before a boundary."""
+    talk = await worked(talks, llm)
+    await asked(talk, llm, SECRET)
+    await talk.conversation.context.edit(drop(talk, SECRET))
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    return talk
+
+
+async def test_a_dropped_prompt_is_in_no_request_after_a_compaction(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await dropped_and_compacted(talks, llm)
+    sent = await asked(talk, llm)
+    assert "48713" not in sent and "vault.toml" not in sent
+    assert "1 message was dropped by the user" in sent
+    assert "the second request" in sent, "others are quoted"
+    assert not any("48713" in json.dumps(request.body) for request in llm.requests[-2:])
+    assert not (await talk.conversation.rules.listed()).rules
+    llm.script("Another summary.")
+    assert await talk.conversation.context.compact()
+    assert "48713" not in await asked(talk, llm), "nor after the next"
+
+
+async def test_a_prompt_dropped_from_the_tail_is_in_no_later_request(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    await asked(talk, llm, SECRET)
+    await talk.close()
+    flags = {**WIDE, "compaction.keep_recent_tokens": 20_000}
+    talk = await talks(flags=flags, session=talk.conversation.info.id)
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    carried = found(talk, SECRET)
+    assert carried in talk.conversation.history[1:], "it is carried verbatim, and its facts are in the ledger"
+    await talk.conversation.context.edit([ContextEdit("drop", carried.id)])
+    llm.script("Another summary.")
+    assert await talk.conversation.context.compact()
+    sent = await asked(talk, llm)
+    assert "vault.toml" not in sent
+
+
+async def test_a_dropped_prompt_comes_back_with_its_facts_when_restored(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await dropped_and_compacted(talks, llm)
+    assert await talk.conversation.context.undo_compaction()
+    await talk.conversation.context.edit([ContextEdit("restore", found(talk, SECRET).id)])
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    assert SECRET in await asked(talk, llm)
+    assert [rule.text for rule in (await talk.conversation.rules.listed()).rules] != []
+
+
+async def test_recall_does_not_find_a_dropped_message(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    await asked(talk, llm, SECRET)
+    message = found(talk, SECRET)
+    await talk.conversation.context.edit(drop(talk, SECRET))
+    by_id, by_words = Call("recall", {"message_id": message.id}), Call("recall", {"query": "vault"})
+    llm.script(Reply(calls=[by_id, by_words]), "Nothing.")
+    await talk.ask("look it up")
+    results = [body["content"] for body in llm.requests[-1].body["messages"] if body["role"] == "tool"][-2:]
+    assert results[0] == f"The user dropped message {message.id}."
+    assert "Nothing earlier matches" in results[1]

@@ -8,7 +8,7 @@ from crushpy.core.errors import UsageError
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.draft import BoundaryPlanner
-from crushpy.engine.compaction.pins_and_rules import PinService
+from crushpy.engine.compaction.pins_and_rules import PinService, dropped_messages
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
@@ -68,17 +68,22 @@ MAX_CHARS = 24_000
 async def recall(store: Store, session: LiveSession, query: str, message_id: str) -> str:
     """Text for the model. Messages of the current request are not repeated."""
     shown, session_id = session.in_view(), session.info.id
+    dropped = await dropped_messages(store, session_id)
     try:
         if message_id:
-            text = message_text(await store.messages.get(message_id, within=session_id))
+            found = await store.messages.get(message_id, within=session_id)
+            if found.id in dropped:
+                return f"The user dropped message {found.id}."
+            text = message_text(found)
             more = f"\n[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
             return text[:MAX_CHARS] + (more if len(text) > MAX_CHARS else "")
         # Paths below the working directory are relative, as the model mostly writes them.
         here = session.info.cwd.rstrip("/")
         words = query.replace(f"{here}/", "") or query if here else query
-        hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown))
+        hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown) + len(dropped))
     except UsageError as error:
         return str(error)
+    hits = [hit for hit in hits if hit.message_id not in dropped]
     fresh = [hit for hit in hits if hit.message_id not in shown][:MAX_HITS]
     if not fresh:
         seen = " The matches are already in the current request." if hits else ""

@@ -16,7 +16,7 @@ from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.pins_and_rules import stored_facts
+from crushpy.engine.compaction.pins_and_rules import dropped_messages, stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (
@@ -146,10 +146,10 @@ class BranchService:
             )
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
-        inside: list[MessageFacts] = []
+        inside, dropped = list[MessageFacts](), await dropped_messages(store, branch_tip.id)
         for member in chain:
             reader = FactReader(member.cwd, (), session.phrases)
-            inside += await stored_facts(store, member.id, reader)
+            inside += await stored_facts(store, member.id, reader, dropped=dropped)
         facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside))}
         result = None
         if pending is not None:

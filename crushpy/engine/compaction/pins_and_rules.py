@@ -3,7 +3,7 @@ lineage."""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +12,9 @@ import msgspec
 
 from crushpy.context.carried import CarriedPins, PinView, carry_pins, pin_limit, pins_text
 from crushpy.context.evidence import WorkspaceSnapshot
-from crushpy.context.facts import FactReader, MessageFacts
+from crushpy.context.facts import NOTHING, FactReader, MessageFacts
 from crushpy.context.ledger import Ledger
+from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, CarriedRules, RuleFact, RulePhrases, carry_rules
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice
@@ -298,47 +299,62 @@ _ledger = msgspec.json.Decoder(Ledger)
 
 
 async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool) -> Ledger:
-    """The facts of the whole lineage, this session included. Facts are stored with their messages, so no
-    message is read. Missing ones are extracted once, and stored if `store_missing`."""
+    """The facts of the whole lineage, this session included, without those of messages that the user dropped.
+    Facts are stored with their messages, so no message is read. Missing ones are extracted once, and stored
+    if `store_missing`."""
     info = session.info
     stored = await store.boundaries.load_ledger(info.id)
     phrases = session.phrases() if session.phrases else None
+    dropped = frozenset(await dropped_messages(store, info.id))
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
-        return await stored_facts(
-            store, session_id, FactReader(info.cwd, (), session.phrases), last, store_missing
-        )
+        reader = FactReader(info.cwd, (), session.phrases)
+        return await stored_facts(store, session_id, reader, last, store_missing, dropped)
 
-    if stored:
-        before = _ledger.decode(stored)
-    else:  # a fork, a branch, or stored without a ledger; the next boundary stores it
+    before = _ledger.decode(stored) if stored else None
+    if before is None or before.without != dropped.difference(message.id for message in session.own_messages):
+        # A fork, a branch, stored without a ledger, or before a drop; the next boundary stores it.
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
         before = Ledger().merged(found, messages=len(found), phrases=phrases)
+    before = msgspec.structs.replace(before, without=dropped)
     own = await read(info.id)
     return await asyncio.to_thread(before.merged, own, messages=len(session.own_messages), phrases=phrases)
 
 
+async def dropped_messages(store: Store, session_id: str) -> list[str]:
+    """The messages that the user dropped from the requests of this session and of those it continues."""
+    overrides = by_message(await store.boundaries.load_overrides(session_id))
+    return [message_id for message_id in overrides if override_kind(overrides, message_id) == "drop"]
+
+
 async def stored_facts(
-    store: Store, session_id: str, reader: FactReader, last: int = EVERYTHING, store_missing: bool = False
+    store: Store,
+    session_id: str,
+    reader: FactReader,
+    last: int = EVERYTHING,
+    store_missing: bool = False,
+    dropped: Collection[str] = (),
 ) -> Sequence[MessageFacts]:
-    """The facts of each message of a session up to number `last`; `reader` extracts those not stored."""
+    """The facts of each message of a session up to number `last`; `reader` extracts those not stored.
+    `dropped` messages have none."""
     rows = await store.messages.load_facts(session_id, last)
-    known = [row for row in rows if row is not None]
+    known = {message_id: row for message_id, row in rows if row is not None}
     if len(known) == len(rows):
-        return await asyncio.to_thread(lambda: [_facts.decode(row) for row in known])
-    messages = await store.messages.load(session_id)
-    found = await asyncio.to_thread(reader.extract_all, messages)
-    if store_missing:
-        missing = {
-            message.id: facts
-            for message, facts, row in zip(messages, found, rows, strict=False)
-            if row is None
-        }
-        await store.messages.save_facts(session_id, missing)
-    return found[: len(rows)]
+        found = await asyncio.to_thread(lambda: [_facts.decode(row) for row in known.values()])
+    else:
+        messages = await store.messages.load(session_id)
+        found = await asyncio.to_thread(reader.extract_all, messages)
+        if store_missing:
+            read = zip(messages, found, strict=True)
+            missing = {message.id: facts for message, facts in read if message.id not in known}
+            await store.messages.save_facts(session_id, missing)
+    return [
+        NOTHING if message_id in dropped else facts
+        for (message_id, _), facts in zip(rows, found, strict=False)
+    ]
 
 
 async def take_snapshot(info: SessionInfo, workspace: Workspace) -> WorkspaceSnapshot:

@@ -180,6 +180,11 @@ class LeaseRow(StatementRow, frozen=True, gc=False):
     silent: float
 
 
+class ListFactsUpToRow(StatementRow, frozen=True, gc=False):
+    id: str
+    facts: str
+
+
 class ListedTask(StatementRow, frozen=True, gc=False):
     number: int
     name: str

@@ -20,6 +20,7 @@ from crushpy.storage.generated.rows import (
     FleetWorkerRow,
     ImportRecord,
     LeaseRow,
+    ListFactsUpToRow,
     ListedTask,
     ListedTaskSumRow,
     LostSessionRow,
@@ -829,12 +830,13 @@ ADD_FACTS: Statement[Any] = Statement(
     WHERE message.id = :message ON CONFLICT DO NOTHING
     """,
 )
-LIST_FACTS_UP_TO: Statement[Any] = Statement(
+LIST_FACTS_UP_TO: Statement[ListFactsUpToRow] = Statement(
     """
-    SELECT message_fact.facts
+    SELECT message.id, message_fact.facts
     FROM message LEFT OUTER JOIN message_fact ON message_fact.number = message.number
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
     """,
+    ListFactsUpToRow,
 )
 SAVE_DRAFT: Statement[Any] = Statement(
     """
