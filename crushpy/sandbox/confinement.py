@@ -75,7 +75,9 @@ class Unconfined:
         """`protected`: without a sandbox, changes to these files are only reported."""
         self.sandbox = sandbox or Sandbox("none", "it was not requested")
         self._protected = protected
-        self._supervisor: Supervisor | None = None
+        self._current: dict[Privileges, Supervisor] = {}
+        """Those that run new commands."""
+        self._started: list[tuple[Privileges, Supervisor]] = []
         self._was_busy = False
         """Whether commands were left running unchecked."""
 
@@ -87,13 +89,22 @@ class Unconfined:
     @property
     def supervisors(self) -> list[Supervisor]:
         """The supervisors that are alive."""
-        return [self._supervisor] if self._supervisor is not None and self._supervisor.alive else []
+        return [supervisor for _, supervisor in self._started if supervisor.alive]
 
     def supervisor(self, needs: Privileges) -> Supervisor:
         """The supervisor for commands with these privileges, started if needed."""
-        if self._supervisor is None or not self._supervisor.alive:
-            self._supervisor = Supervisor()
-        return self._supervisor
+        found = self._current.get(needs)
+        if found is None or not found.alive:
+            found = self._current[needs] = self._start(needs)
+            self._started.append((needs, found))
+        return found
+
+    def _start(self, needs: Privileges) -> Supervisor:
+        return Supervisor()
+
+    def _is_busy(self, *, git: bool = False) -> bool:
+        """Whether a command is running; with `git`, one that may change the repository."""
+        return any(supervisor.busy and needs.git >= git for needs, supervisor in self._started)
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         """The environment of a command. Call it after `supervisor`."""
@@ -110,7 +121,7 @@ class Unconfined:
     def check(self, needs: Privileges) -> list[str]:
         """Called after a command; returns messages about what it changed or was refused."""
         messages = self._protected.report() if self._protected else []
-        self._was_busy = any(supervisor.busy for supervisor in self.supervisors)
+        self._was_busy = self._is_busy()
         return messages
 
     def wrapper(self, needs: Privileges) -> list[str]:
@@ -152,17 +163,7 @@ class Bubblewrap(Unconfined):
         self._next_ports = cycle(HOSTS_PORTS)
         self._ports: dict[Privileges, int] = {}
         """The loopback ports of the proxy, by privileges."""
-        self._peers: list[Supervisor] = []
-        """The supervisors that share the conversation's loopback."""
-        self._current: dict[Privileges, Supervisor] = {}
-        self._retired: list[Supervisor] = []
-        self._started: list[tuple[Privileges, Supervisor]] = []
         self._signature: tuple[object, ...] = ()
-
-    @property
-    def _shown_tmp(self) -> Path:
-        """Where commands find the private folder for temporary files."""
-        return TMP
 
     @property
     def own_code_note(self) -> str:
@@ -172,38 +173,28 @@ class Bubblewrap(Unconfined):
         top = "" if self.sandbox.has_mounts else "the top of the workspace takes no new files, since "
         return f"; {top}crushpy's own code is read-only ({', '.join(places)}; sandbox.own_code)"
 
-    @property
-    def supervisors(self) -> list[Supervisor]:
-        return [supervisor for supervisor in (*self._current.values(), *self._retired) if supervisor.alive]
-
     def supervisor(self, needs: Privileges) -> Supervisor:
         signature = self._view.signature()
         if signature != self._signature:
             # Running commands keep their view; new ones see the workspace as it is now.
-            self._retired += self._current.values()
             self._current.clear()
             self._signature = signature
-        found = self._current.get(needs)
-        if found is None or not found.alive:
-            private_dir(self._config.outputs)
-            found = self._current[needs] = self._start(needs)
-            self._started.append((needs, found))
-        return found
+        return super().supervisor(needs)
 
     def _start(self, needs: Privileges) -> Supervisor:
         arguments = [*self._limits.words(), "sockets=1"]
         mounts: tuple[Mount, ...] = ()
+        wrapper = [self.sandbox.program]
+        network: list[str] = []
         if needs.network:
             arguments.append("scoped=1")
         else:
             mounts = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             self._ports[needs] = next(self._next_ports)
             arguments += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
-        wrapper = [self.sandbox.program]
-        network: list[str] = []
-        if not needs.network:
-            peer = next((supervisor for supervisor in self._peers if supervisor.alive), None)
-            if peer is not None and HAS_PROC:
+            # All without the network share the conversation's loopback.
+            peers = (each for known, each in self._started if each.alive and not known.network)
+            if HAS_PROC and (peer := next(peers, None)):
                 wrapper = [sys.executable, "-I", "-S", "-c", _JOIN_NETWORK_SCRIPT, str(peer.pid), *wrapper]
                 # The joined user namespace maps us to root: restore the real user.
                 network = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
@@ -211,13 +202,12 @@ class Bubblewrap(Unconfined):
                 network = ["--unshare-net"]
 
         def options() -> list[str]:
-            view = self._view.view(needs, mounts).arguments(self._private.overlays, self._overlay_kind())
-            return [*network, *NAMESPACES, *view, "--as-pid-1"]
+            return [*network, *NAMESPACES, *self._view_options(needs, mounts), "--as-pid-1"]
 
-        supervisor = Supervisor(arguments, wrapper, options)
-        if not needs.network:
-            self._peers.append(supervisor)
-        return supervisor
+        return Supervisor(arguments, wrapper, options)
+
+    def _view_options(self, needs: Privileges, mounts: tuple[Mount, ...] = ()) -> list[str]:
+        return self._view.view(needs, mounts).arguments(self._private.overlays, self._overlay_kind())
 
     def _overlay_kind(self) -> OverlayKind:
         places = self._view.private_places()
@@ -234,13 +224,13 @@ class Bubblewrap(Unconfined):
         return self._proxies[hosts]
 
     def wrapper(self, needs: Privileges) -> list[str]:
-        view = self._view.view(needs).arguments(self._private.overlays, self._overlay_kind())
         network = [] if needs.network else ["--unshare-net"]
-        return [self.sandbox.program, *network, *NAMESPACES, *view]
+        return [self.sandbox.program, *network, *NAMESPACES, *self._view_options(needs)]
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
-        caches = self._view.cache_variables(self._shown_tmp, overlays=bool(self._overlay_kind()))
-        variables = {**caches, **environment, "TMPDIR": str(self._shown_tmp)}
+        tmp = self.outside(self._private.tmp)
+        caches = self._view.cache_variables(tmp, overlays=bool(self._overlay_kind()))
+        variables = {**caches, **environment, "TMPDIR": str(tmp)}
         for name in ("TMP", "TEMP", "XDG_RUNTIME_DIR"):
             variables.pop(name, None)
         if not needs.git:
@@ -257,7 +247,7 @@ class Bubblewrap(Unconfined):
         """`restored`: what has just been put back as it was."""
         busy = self._was_busy or self._is_busy()
         git_busy = self._was_git_busy or self._is_busy(git=True)
-        is_locked = busy and not git_busy and self.sandbox.name == "bubblewrap"
+        is_locked = busy and not git_busy and self.sandbox.has_mounts
         self._was_busy, self._was_git_busy = True, git_busy or needs.git  # until it was checked
         locked = map(str, self._files.existing()) if is_locked else restored
         return self._files.begin(busy=busy, locked=locked, write=needs.write)
@@ -267,10 +257,6 @@ class Bubblewrap(Unconfined):
         self._was_busy, self._was_git_busy = self._is_busy(), self._is_busy(git=True)
         proxy = None if needs.network else self._proxies.get(needs.hosts)
         return messages if proxy is None else [*messages, *proxy.take_refusals()]
-
-    def _is_busy(self, *, git: bool = False) -> bool:
-        """Whether a command is running; with `git`, one that may change the repository."""
-        return any(supervisor.busy and needs.git >= git for needs, supervisor in self._started)
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
@@ -342,10 +328,6 @@ class Landlock(Bubblewrap):
     def wrapper(self, needs: Privileges) -> list[str]:
         raise OSError(f"{self.sandbox.name} cannot run it; bubblewrap can")
 
-    @property
-    def _shown_tmp(self) -> Path:
-        return self._private.tmp
-
     def _overlay_kind(self) -> OverlayKind:
         return ""
 
@@ -375,7 +357,7 @@ class Seatbelt(Landlock):
     """Runs commands on macOS, under a profile of `sandbox-exec`."""
 
     def _start(self, needs: Privileges) -> Supervisor:
-        profile = self._private.root / f"profile-{len(self._current)}-{len(self._retired)}"
+        profile = self._private.root / f"profile-{len(self._started)}"
         profile.write_text(seatbelt_profile(self._view.view(needs), network=needs.network))
         return Supervisor(self._limits.words(), [self.sandbox.program, "-f", str(profile)])
 

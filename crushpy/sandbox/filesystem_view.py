@@ -264,7 +264,7 @@ class FilesystemView:
     def _writable_mounts(self, needs: Privileges) -> Iterator[Mount]:
         yield Mount(str(TMP), "write", str(self._private.tmp))
         yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
-        yield Mount(os.path.realpath(self._config.outputs), "read")
+        yield Mount(os.path.realpath(private_dir(self._config.outputs)), "read")
         yield from (Mount(place, "read") for place in self._config.shown)
         named_folders = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
         for cache in self._caches:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,26 +18,55 @@ _IMPORT = "import sys; sys.path.append(sys.argv.pop(1)); from crushpy.sandbox.su
 _MAX_ERROR_BYTES = 2_000
 
 
-class CommandListener:
-    """Callbacks for one command, which do nothing by default. They must not raise."""
+class SupervisedCommand:
+    """One command: what its supervisor has reported about it."""
 
-    def on_exit(self, status: int) -> None:
-        """Its shell ended with this wait status."""
-
-    def on_refusal(self, error: int) -> None:
-        """It could not be started, with this errno."""
-
-    def on_limit(self, what: str, most: int) -> None:
-        """It is being killed: it used more than `most` of `what`."""
-
-    def on_end(self, survivors: list[int]) -> None:
-        """`end` or `kill` is done; `survivors` are still alive."""
-
-    def on_over(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.exited = asyncio.Event()
+        """Its shell has ended."""
+        self.ended = asyncio.Event()
+        """It was asked to end, and has."""
+        self.over = asyncio.Event()
         """No process of it is left."""
+        self.started_at, self.stopped_at = time.monotonic(), 0.0
+        self.status: int | None = None
+        """The wait status of its shell."""
+        self.refused: int | None = None
+        """The errno with which it could not be started."""
+        self.limit: tuple[str, int] | None = None
+        """It was killed because it used more of this than so much."""
+        self.lost: str | None = None
+        """Why the supervisor is gone, and the command with it."""
+        self.survivors: list[int] = []
+        """The processes that are still alive after its end."""
 
-    def on_loss(self, trouble: str) -> None:
-        """The supervisor is gone, and the command with it."""
+    def report(self, verb: str, words: list[str]) -> None:
+        match verb:
+            case "exit" if not self.exited.is_set():
+                self.status = int(words[0])
+                self._stop()
+            case "failed":
+                self.refused = int(words[0])
+            case "limit":
+                self.limit = words[0], int(words[1])
+            case "ended":
+                self._survivors = [int(word) for word in words]
+                self.ended.set()
+            case "over":
+                self.over.set()
+                self.ended.set()
+            case "lost":
+                self.lost = " ".join(words)
+                self._stop()
+                self.over.set()
+                self.ended.set()
+            case _:
+                pass
+
+    def _stop(self) -> None:
+        self.stopped_at = self.stopped_at or time.monotonic()
+        self.exited.set()
 
 
 class Supervisor:
@@ -56,12 +86,10 @@ class Supervisor:
         self._words, self._wrapper, self._options = words, wrapper, options
         self._loop = asyncio.get_running_loop()
         self._unsent: list[tuple[bytes, list[int]]] = []
-        self._commands: dict[str, CommandListener] = {}
+        self._commands: dict[str, SupervisedCommand] = {}
         self._started = 0
         self._ended = asyncio.Event()
-        self.trouble = ""
-        """Why it ended."""
-        self.survivors: list[int] = []
+        self._survivors: list[int] = []
         self._attempts_left = 2
         self._start()
 
@@ -117,23 +145,22 @@ class Supervisor:
         cwd: str,
         environment: Mapping[str, str],
         streams: Sequence[int],
-        command: CommandListener,
-    ) -> str:
-        """Starts a command and returns its name. Raises ValueError if it contains a null byte.
+    ) -> SupervisedCommand:
+        """Starts a command. Raises ValueError if it contains a null byte.
 
         `streams`: where its output goes, and maybe its errors, and what it reads."""
         order = _write_order(arguments, cwd, environment)
         self._started += 1
-        name = str(self._started)
-        self._commands[name] = command
-        self._send(f"run {name} {len(streams)}", order, *map(os.dup, streams))
-        return name
+        command = SupervisedCommand(str(self._started))
+        self._commands[command.name] = command
+        self._send(f"run {command.name} {len(streams)}", order, *map(os.dup, streams))
+        return command
 
-    def end(self, name: str, grace: float) -> None:
-        self._send(f"end {name} {grace}")
+    def end(self, command: SupervisedCommand, grace: float) -> None:
+        self._send(f"end {command.name} {grace}")
 
-    def kill(self, name: str) -> None:
-        self._send(f"kill {name}")
+    def kill(self, command: SupervisedCommand) -> None:
+        self._send(f"kill {command.name}")
 
     async def close(self, grace: float) -> list[int]:
         """Ends all commands, then itself; returns the survivors. If cancelled, everything is killed."""
@@ -145,7 +172,7 @@ class Supervisor:
             self._attempts_left = 0
             self._handle_loss("it was closed")
             raise
-        return self.survivors
+        return self._survivors
 
     # --- sending ------------------------------------------------------------------------------------------
 
@@ -192,24 +219,12 @@ class Supervisor:
             self._ready = True
             self._flush()
         if verb == "closed":
-            self.survivors = [int(word) for word in words]
+            self._survivors = [int(word) for word in words]
         command = self._commands.get(words[0]) if words else None
-        if command is None:
-            return
-        match verb:
-            case "exit":
-                command.on_exit(int(words[1]))
-            case "failed":
-                command.on_refusal(int(words[1]))
-            case "limit":
-                command.on_limit(words[1], int(words[2]))
-            case "ended":
-                command.on_end([int(word) for word in words[1:]])
-            case "over":
-                del self._commands[words[0]]
-                command.on_over()
-            case _:
-                pass
+        if command is not None:
+            command.report(verb, words[1:])
+            if verb == "over":
+                del self._commands[command.name]
 
     def _handle_loss(self, trouble: str) -> None:
         """The supervisor ended, or has to."""
@@ -225,13 +240,12 @@ class Supervisor:
             with suppress(OSError):
                 self._start()
                 return
-        self.trouble = trouble
         self._ended.set()
         for _, descriptors in self._unsent:
             for descriptor in descriptors:
                 os.close(descriptor)
-        for command in list(self._commands.values()):
-            command.on_loss(trouble)
+        for command in self._commands.values():
+            command.report("lost", trouble.split())
         self._commands.clear()
 
     def _read_error(self) -> str:

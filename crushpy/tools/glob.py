@@ -16,7 +16,7 @@ from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import explain_errors, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
-from crushpy.tools.search.ripgrep import ProgramEnd, find_ripgrep, list_files, read_records, required
+from crushpy.tools.search.ripgrep import ProgramEnd, find_ripgrep, list_files, required, run_program
 
 _MAX_FILES = 100
 _SEARCH_TIMEOUT_S = 30.0
@@ -43,17 +43,12 @@ class GlobTool(ReadingTool[GlobArgs]):
         pattern = GlobPattern(_relative_pattern(args.pattern, folder))
         is_skipped = context.agent.find_skipped(self.name, folder, opened.path)
         found: list[str] = []
-
-        def add_match(record: bytes) -> bool:
-            path = os.fsdecode(record).removeprefix("./")
-            if pattern.matches(path) and not (is_skipped and is_skipped(path)):
-                found.append(path)
-            return True
-
         words = list_files(required(find_ripgrep))
-        ended = await read_records(
-            words, add_match, folder=opened, separator=b"\0", seconds=_SEARCH_TIMEOUT_S
-        )
+        async with run_program(words, opened, b"\0", _SEARCH_TIMEOUT_S) as (records, ended):
+            async for record in records:
+                path = os.fsdecode(record).removeprefix("./")
+                if pattern.matches(path) and not (is_skipped and is_skipped(path)):
+                    found.append(path)
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
         existing = await asyncio.to_thread(lambda: list(changed_times(opened, found)))

@@ -1,5 +1,6 @@
 """The tool `grep`: finds lines by a regular expression."""
 
+import os
 import re
 from collections.abc import Callable
 from typing import Annotated
@@ -13,7 +14,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors
-from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
+from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern
 from crushpy.tools.search.ripgrep import FindRipgrep, LineSearch, ProgramEnd, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
@@ -73,13 +74,11 @@ async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -
     name = place.real.name
     with open_folder(place.real.parent) as folder:
         try:
-            opened = OpenedFile(name, folder.open_regular(name))
+            handle = folder.open_regular(name)
         except NotRegular:
             raise ToolError(f"{place.shown} is not a file or a folder.") from None
-        try:
-            return await search.in_files(folder, [opened], found.add)
-        finally:
-            close_files([opened])
+        with os.fdopen(handle, "rb"):
+            return await search.in_files(folder, {handle: name}, found.add)
 
 
 class Matches:

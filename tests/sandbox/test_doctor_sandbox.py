@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def attempts() -> Counter[str]:
-    counts = Counter(escape.kind for escape in ESCAPES)
+    counts = Counter({kind: len(each) for kind, each in ESCAPES.items()})
     counts.update({"git": 1, "processes": 2})
     return counts
 
@@ -29,7 +29,7 @@ def test_every_way_out_is_tried_and_held_and_nothing_is_left(cli: Cli, home: Pat
     assert {text for text in tried if text.startswith("protected: ")} == {
         f"protected: {kind}: {count} of {count} attempts held" for kind, count in attempts().items()
     }
-    assert {f"held: {escape.name}" for escape in ESCAPES} < set(tried)
+    assert {f"held: {name}" for each in ESCAPES.values() for name in each} < set(tried)
     assert list((home / "sandboxes").iterdir()) == []
     assert [path.name for path in Path.home().iterdir() if path.name.startswith(".crushpy")] == []
 
@@ -39,7 +39,7 @@ def test_doctor_tests_landlock_when_bubblewrap_is_missing(cli: Cli, tmp_path: Pa
     assert "bubblewrap does not work here" in done.stdout
     if "tried in landlock" in done.stdout:
         assert done.returncode == 0, done.stdout
-        for escape in ESCAPES:
-            assert f" held: {escape.name}" in done.stdout, (escape.name, done.stdout)
+        for name in (name for each in ESCAPES.values() for name in each):
+            assert f" held: {name}" in done.stdout, (name, done.stdout)
     else:
         assert done.returncode == 1

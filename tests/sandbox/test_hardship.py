@@ -136,48 +136,20 @@ async def test_commands_run_after_what_was_hidden_is_gone(listening: Path, tmp_p
         assert (await bash(context, "echo runs", Privileges(git=True))).text == "runs"
 
 
-class Watched:
-    """A listener that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.over = asyncio.Event()
-        self.told: list[object] = []
-
-    def on_exit(self, status: int) -> None:
-        self.told.append(status)
-
-    def on_refusal(self, error: int) -> None:
-        self.told.append(error)
-
-    def on_limit(self, what: str, most: int) -> None:
-        self.told.append(what)
-
-    def on_end(self, survivors: list[int]) -> None:
-        self.told.append(survivors)
-
-    def on_over(self) -> None:
-        self.over.set()
-
-    def on_loss(self, trouble: str) -> None:
-        self.told.append(trouble)
-        self.over.set()
-
-
 @pytest.mark.parametrize("failures", [1, 2])
 async def test_a_sandbox_that_fails_to_start_is_started_once_more(failures: int) -> None:
     gone = ["--ro-bind", "/no/such/socket", "/no/such/socket"]
     whole = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     views = [[*whole, *gone]] * failures + [whole]
     supervisor = Supervisor([], [find_sandbox().program], lambda: views.pop(0))
-    watched = Watched()
     with Path("/dev/null").open("wb") as output:
-        supervisor.run(["/bin/true"], "/", {}, [output.fileno()], watched)
-    await watched.over.wait()
+        command = supervisor.run(["/bin/true"], "/", {}, [output.fileno()])
+    await command.over.wait()
     assert supervisor.alive is (failures == 1)
     if failures == 1:
-        assert watched.told == [0]
+        assert (command.status, command.lost) == (0, None)
     else:
-        assert "/no/such/socket" in str(watched.told[0])
+        assert "/no/such/socket" in str(command.lost) and command.status is None
     await supervisor.close(0)
 
 

@@ -25,48 +25,25 @@ _LOCAL_AND_NETWORK_FAMILIES = (1, *NETWORK_FAMILIES)
 """With AF_UNIX. Others reach the host or the kernel past the network namespace, AF_VSOCK first."""
 
 
-class _Numbers:
-    """The numbers of one architecture's system calls."""
-
-    def __init__(
-        self,
-        architecture: int,
-        socket: int,
-        pair: int,
-        keys: tuple[int, ...],
-        modes: dict[int, int],
-        opens: dict[int, int],
-        call: int = 0,
-    ) -> None:
-        self.architecture = architecture
-        self.socket = socket
-        self.pair = pair
-        self.keys = keys
-        """Calls that reach the kernel's keyrings."""
-        self.modes = modes
-        """Calls that set a mode, each with the index of that argument."""
-        self.opens = opens
-        """The same for calls that set it if they create a file; the flags are the argument before it."""
-        self.call = call
-        """`socketcall`, whose arguments are in memory, out of a filter's sight; 0 if there is none."""
-
-
-_SYSTEM_CALLS = {  # the machine's own, and those of its 32-bit programs
+_Modes = dict[int, int]
+"""The index of the argument with a mode, by the number of the call."""
+_SYSTEM_CALLS: dict[str, tuple[tuple[int, int, int, tuple[int, ...], _Modes, _Modes, int], ...]] = {
+    # The machine's own, and those of its 32-bit programs: as `_architecture_steps` takes them.
     "x86_64": (
-        _Numbers(
+        (
             *(0xC000003E, 41, 53, (248, 249, 250)),
-            *({90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2}, {2: 2, 257: 3}),
+            *({90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2}, {2: 2, 257: 3}, 0),
         ),
-        _Numbers(
+        (
             *(0x40000003, 359, 360, (286, 287, 288)),
             *({15: 1, 94: 1, 306: 2, 452: 2, 8: 1, 14: 1, 297: 2}, {5: 2, 295: 3}, 102),
         ),
     ),
     "aarch64": (
-        _Numbers(0xC00000B7, 198, 199, (217, 218, 219), {52: 1, 53: 2, 452: 2, 33: 2}, {56: 3}),
-        _Numbers(
+        (0xC00000B7, 198, 199, (217, 218, 219), {52: 1, 53: 2, 452: 2, 33: 2}, {56: 3}, 0),
+        (
             *(0x40000028, 281, 288, (309, 310, 311)),
-            *({15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2}, {5: 2, 322: 3}),
+            *({15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2}, {5: 2, 322: 3}, 0),
         ),
     ),
 }
@@ -91,7 +68,10 @@ def filter_system_calls(families: tuple[int, ...], *, datagram_pairs: bool) -> N
 
     `datagram_pairs`: a datagram socket of a pair can be connected to another address.
     """
-    program = filter_program(_SYSTEM_CALLS[os.uname().machine], families, datagram_pairs=datagram_pairs)
+    program: list[Step] = []
+    for row in _SYSTEM_CALLS[os.uname().machine]:
+        program += _architecture_steps(*row, families=families, datagram_pairs=datagram_pairs)
+    program.append(_refuse(errno.ENOSYS))  # a call of another architecture
     packed = b"".join(
         code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little")
         for code, yes, no, value in program
@@ -113,40 +93,46 @@ def check_result(result: int) -> int:
     return result
 
 
-def filter_program(
-    architectures: tuple[_Numbers, ...], families: tuple[int, ...], *, datagram_pairs: bool
+def _architecture_steps(
+    architecture: int,
+    socket: int,
+    pair: int,
+    keys: tuple[int, ...],
+    modes: _Modes,
+    opens: _Modes,
+    call: int,
+    *,
+    families: tuple[int, ...],
+    datagram_pairs: bool,
 ) -> list[Step]:
-    """One block per architecture; calls of any other are refused."""
-    steps: list[Step] = []
-    for numbers in architectures:
-        block = _architecture_block(numbers, families, datagram_pairs=datagram_pairs)
-        steps += [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers.architecture)]
-        steps += [(_JUMP, 0, 0, len(block)), *block]
-    return [*steps, _refuse(errno.ENOSYS)]
+    """The filter for the calls of one architecture. Each test skips the steps after it if it does not apply.
 
-
-def _architecture_block(numbers: _Numbers, families: tuple[int, ...], *, datagram_pairs: bool) -> list[Step]:
-    """Each test skips the steps after it if it does not apply."""
+    `keys`: calls that reach the kernel's keyrings. `modes`: those that set a mode. `opens`: those that set it
+    if they create a file; the flags are the argument before it. `call`: `socketcall`, whose arguments are in
+    memory, out of a filter's sight; 0 if there is none.
+    """
     steps: list[Step] = [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32_NUMBERS), _refuse(errno.ENOSYS)]
-    for number in (_IO_URING, _OPEN_BY_STRUCT, *numbers.keys):
+    for number in (_IO_URING, _OPEN_BY_STRUCT, *keys):
         steps += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
-    for number, index in numbers.modes.items():
+    for number, index in modes.items():
         steps += _if_call(number, _mode_steps(index))
-    for number, index in numbers.opens.items():
+    for number, index in opens.items():
         flags = [(_LOAD, 0, 0, _FAMILY + 8 * (index - 1)), (_AND, 0, 0, _CREATES)]
         flags += [(_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW)]
         steps += _if_call(number, [*flags, *_mode_steps(index)])
-    steps += _if_call(numbers.socket, _family_steps(families))
-    pair = [(_LOAD, 0, 0, _FAMILY), (_EQUAL, 1, 0, 1), _refuse(errno.EAFNOSUPPORT)]
+    steps += _if_call(socket, _family_steps(families))
+    of_pair = [(_LOAD, 0, 0, _FAMILY), (_EQUAL, 1, 0, 1), _refuse(errno.EAFNOSUPPORT)]
     if not datagram_pairs:
-        pair += [(_LOAD, 0, 0, _KIND), (_AND, 0, 0, _SOCKET_KIND_MASK)]
-        pair += [(_EQUAL, 0, 1, _DATAGRAM), _refuse(errno.EACCES)]
-    steps += _if_call(numbers.pair, [*pair, (_RETURN, 0, 0, _ALLOW)])
-    if numbers.call:
+        of_pair += [(_LOAD, 0, 0, _KIND), (_AND, 0, 0, _SOCKET_KIND_MASK)]
+        of_pair += [(_EQUAL, 0, 1, _DATAGRAM), _refuse(errno.EACCES)]
+    steps += _if_call(pair, [*of_pair, (_RETURN, 0, 0, _ALLOW)])
+    if call:
         refused = [(_EQUAL, 0, 1, each) for each in (_CALL_SOCKET, _CALL_PAIR)]
         calls = [step for test in refused for step in (test, _refuse(errno.ENOSYS))]
-        steps += _if_call(numbers.call, [(_LOAD, 0, 0, _FAMILY), *calls, (_RETURN, 0, 0, _ALLOW)])
-    return [*steps, (_RETURN, 0, 0, _ALLOW)]
+        steps += _if_call(call, [(_LOAD, 0, 0, _FAMILY), *calls, (_RETURN, 0, 0, _ALLOW)])
+    steps.append((_RETURN, 0, 0, _ALLOW))
+    is_other = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_JUMP, 0, 0, len(steps))]
+    return [*is_other, *steps]
 
 
 def _mode_steps(index: int) -> list[Step]:

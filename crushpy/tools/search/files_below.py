@@ -4,8 +4,8 @@ import fnmatch
 import os
 import re
 import stat
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -216,67 +216,39 @@ NOT_SEARCHED = "[What rules keep from being read, and the usual places of secret
 """Shown whether or not they contain anything, since even that must not be revealed."""
 
 
-class OpenedFile(Data, frozen=True):
-    """A found file, open for reading."""
-
-    path: str
-    """Relative to the folder of the search."""
-    handle: int
-
-    @property
-    def path_for_child(self) -> str:
-        """The path by which a child process with the descriptor opens it."""
-        return f"/proc/self/fd/{self.handle}" if sys.platform == "linux" else f"/dev/fd/{self.handle}"
-
-
 def changed_times(root: Folder, paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Those of `paths` that are files below `root`, with their modification times in nanoseconds.
 
     In any order.
     """
-    by_folder: dict[str, list[str]] = {}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        by_folder.setdefault(folder, []).append(name)
-    for place, names in by_folder.items():
-        opened = _open_below(root, place)
-        if opened is None:
-            continue
-        before = f"{place}/" if place else ""
-        with opened:
-            for name in names:
-                try:
-                    status = opened.status(name)
-                except OSError:
-                    continue
-                if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-                    yield before + name, status.st_mtime_ns
+    for path, name, folder in _in_folders(root, sorted(paths, key=_folder_of)):
+        with suppress(OSError):
+            status = folder.status(name)
+            if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                yield path, status.st_mtime_ns
 
 
-def opened_files(root: Folder, paths: Iterable[str]) -> list[OpenedFile]:
-    """Those of `paths` that are regular files below `root`, in this order; the caller closes them."""
-    opened: list[OpenedFile] = []
-    for place, inside in groupby(paths, key=lambda path: path.rpartition("/")[0]):
-        folder = _open_below(root, place)
-        if folder is None:
-            continue
-        with folder:
-            for path in inside:
-                try:
-                    handle = folder.open_regular(path.rpartition("/")[2])
-                except (NotRegular, OSError):
-                    continue
-                opened.append(OpenedFile(path, handle))
-    return opened
-
-
-def close_files(opened: Iterable[OpenedFile]) -> None:
-    for file in opened:
-        os.close(file.handle)
-
-
-def _open_below(root: Folder, place: str) -> Folder | None:
+@contextmanager
+def opened_files(root: Folder, paths: Iterable[str]) -> Generator[dict[int, str]]:
+    """Those of `paths` that are regular files below `root`, in this order, by open descriptor."""
+    opened: dict[int, str] = {}
     try:
-        return root.descend(place.split("/") if place else ())
-    except (OSError, ValueError):
-        return None
+        for path, name, folder in _in_folders(root, paths):
+            with suppress(NotRegular, OSError):
+                opened[folder.open_regular(name)] = path
+        yield opened
+    finally:
+        for handle in opened:
+            os.close(handle)
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _in_folders(root: Folder, paths: Iterable[str]) -> Iterator[tuple[str, str, Folder]]:
+    """Each of `paths` with its name and its folder, which is opened once for paths that follow each other."""
+    for place, inside in groupby(paths, key=_folder_of):
+        with suppress(OSError, ValueError), root.descend(place.split("/") if place else ()) as folder:
+            for path in inside:
+                yield path, path.rpartition("/")[2], folder

@@ -7,24 +7,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from crushpy.core.messages import Data
 from crushpy.security.programs import find_program
 from crushpy.security.safe_open import Folder
 from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.search.files_below import (
-    VERSION_CONTROL,
-    GlobPattern,
-    OpenedFile,
-    close_files,
-    opened_files,
-)
-from crushpy.util.spawn import spawn
+from crushpy.tools.search.files_below import VERSION_CONTROL, GlobPattern, opened_files
 
 MAX_LINE_CHARS = 300
 """Characters of a matching line."""
@@ -81,30 +73,41 @@ _MAX_ERROR_BYTES = 10_000
 _CHUNK_BYTES = 1 << 16
 
 
-class ProgramEnd(Data, frozen=True):
-    code: int
-    errors: str
+class ProgramEnd(msgspec.Struct):
+    """How a program ended."""
+
+    code: int = 1
+    errors: str = ""
     """Its stderr, truncated."""
     timed_out: bool = False
     stopped: bool = False
-    """True if we stopped it."""
+    """True if there is more that was not read."""
 
 
-async def read_records(
-    command: Sequence[str],
-    take: Callable[[bytes], bool],
-    *,
-    folder: Folder,
-    separator: bytes,
-    seconds: float,
-    handles: Sequence[int] = (),
-) -> ProgramEnd:
-    """Runs it in `folder`, and passes each record to `take` until that returns False, it ends, or time is up.
+@asynccontextmanager
+async def run_program(
+    command: Sequence[str], folder: Folder, separator: bytes, seconds: float, handles: Iterable[int] = ()
+) -> AsyncGenerator[tuple[AsyncGenerator[bytes], ProgramEnd]]:
+    """Runs a program in `folder`: what it prints as records, until the time is up, and how it ended, which is
+    complete after the context. `handles`: open files that it gets, under the same numbers."""
+    ended = ProgramEnd()
+    deadline = asyncio.get_running_loop().time() + seconds
 
-    `handles`: open files that it gets, under the same numbers.
-    """
-    stopped = timed_out = False
-    rest = b""
+    async def read(output: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+        rest, data = b"", b"\0"
+        while data:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    data = await output.read(_CHUNK_BYTES)
+            except TimeoutError:
+                ended.timed_out = True
+                return
+            *records, rest = (rest + data).split(separator)
+            for record in records:
+                yield record
+        if rest:
+            yield rest
+
     with tempfile.TemporaryFile() as errors:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -113,30 +116,23 @@ async def read_records(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 cwd=folder.as_cwd(),
-                pass_fds=handles,
+                pass_fds=tuple(handles),
             )
         except OSError as error:
             raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(seconds):
-                while not stopped and (data := await process.stdout.read(_CHUNK_BYTES)):
-                    *records, rest = (rest + data).split(separator)
-                    stopped = not all(map(take, records))
-            if rest and not stopped:
-                stopped = not take(rest)
-        except TimeoutError:
-            timed_out = True
+            yield read(process.stdout), ended
         finally:
             # Not `process.kill`, which polls first and so takes the exit status from asyncio, which then logs
             # a warning.
-            if process.returncode is None and (stopped or not process.stdout.at_eof()):
+            if process.returncode is None and (ended.stopped or not process.stdout.at_eof()):
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
             await process.communicate()  # it would wait forever for a program whose output is not read
-        errors.seek(0)
-        text = errors.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").strip()
-    return ProgramEnd(process.returncode or 0, text, timed_out, stopped)
+            errors.seek(0)
+            ended.errors = errors.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").strip()
+            ended.code = process.returncode or 0
 
 
 OnLine = Callable[[str, str, str], bool]
@@ -146,6 +142,8 @@ _BATCH_SIZES = (40, 240, 240, 240, 240)
 """Numbers of files open at a time, below the limit of 256 (macOS) or 1,024. Few at first, which is often
 enough; no more than all of these are read."""
 _RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
+_DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+"""Where a child process finds the files that it was given open."""
 
 
 class LineSearch:
@@ -172,74 +170,44 @@ class LineSearch:
 
         `is_enough`: asked between files; whether no more of them need to be read.
         """
-        pending: list[str] = []
-        batch_ready = asyncio.Event()
-        batch_size = _BATCH_SIZES[0]
-
-        def add_file(record: bytes) -> bool:
-            path = os.fsdecode(record).removeprefix("./")
-            if is_wanted(path):
-                pending.append(path)
-            if len(pending) >= batch_size:
-                batch_ready.set()
-            return True
-
         words = list_matching_files(self._rg, self._pattern, include)
-        walk_task = spawn(
-            read_records(words, add_file, folder=folder, separator=b"\0", seconds=self._remaining_seconds)
-        )
-        walk_task.add_done_callback(lambda _: batch_ready.set())
-        ended = ProgramEnd(1, "")
-        try:
-            for size in _BATCH_SIZES:
-                batch_size = size
-                if len(pending) < size and not walk_task.done():
-                    batch_ready.clear()
-                await batch_ready.wait()
-                is_last = walk_task.done() and len(pending) <= size
-                batch, pending[:] = pending[:size], pending[size:]
-                opened = opened_files(folder, batch)
-                try:
-                    ended = await self.in_files(folder, opened, take)
-                finally:
-                    close_files(opened)
-                if not is_last and is_enough():
-                    ended = msgspec.structs.replace(ended, stopped=True)
-                if is_last or ended.stopped or ended.timed_out:
-                    break
-            else:
-                ended = msgspec.structs.replace(ended, stopped=True)
-        finally:
-            walk_task.cancel()
-            await asyncio.wait([walk_task])
-        if walk_task.cancelled():
-            return ended
-        walked = walk_task.result()
-        return msgspec.structs.replace(
-            walked, timed_out=walked.timed_out or ended.timed_out, stopped=ended.stopped
-        )
+        batch, sizes = list[str](), list(_BATCH_SIZES)
+        async with run_program(words, folder, b"\0", self._remaining_seconds) as (records, walked):
+            async for record in records:
+                path = os.fsdecode(record).removeprefix("./")
+                if not is_wanted(path):
+                    continue
+                if len(batch) == sizes[0]:
+                    ended = await self._in_batch(folder, batch, take)
+                    if len(sizes) == 1 or ended.stopped or ended.timed_out or is_enough():
+                        ended.stopped = ended.stopped or not ended.timed_out
+                        return ended
+                    batch, sizes = [], sizes[1:]
+                batch.append(path)
+        ended = await self._in_batch(folder, batch, take)
+        walked.timed_out, walked.stopped = walked.timed_out or ended.timed_out, ended.stopped
+        return walked
 
-    async def in_files(self, folder: Folder, opened: Sequence[OpenedFile], take: OnLine) -> ProgramEnd:
-        """The matching lines of open files, in order."""
-        names = {file.path_for_child: file.path for file in opened}
+    async def _in_batch(self, folder: Folder, paths: Sequence[str], take: OnLine) -> ProgramEnd:
+        with opened_files(folder, paths) as opened:
+            return await self.in_files(folder, opened, take)
 
-        def on_record(record: bytes) -> bool:
-            parsed = _RECORD.fullmatch(record)
-            path = names.get(os.fsdecode(parsed[1])) if parsed else None
-            if parsed is None or path is None:
-                return True  # ripgrep's message about binary files
-            return take(path, parsed[2].decode(), parsed[3].decode("utf-8", "replace").rstrip())
-
+    async def in_files(self, folder: Folder, opened: Mapping[int, str], take: OnLine) -> ProgramEnd:
+        """The matching lines of files that are open, in order. `opened`: their paths by descriptor."""
         if not opened:
-            return ProgramEnd(1, "")
-        return await read_records(
-            find_lines(self._rg, self._pattern, list(names)),
-            on_record,
-            folder=folder,
-            separator=b"\n",
-            seconds=self._remaining_seconds,
-            handles=[file.handle for file in opened],
-        )
+            return ProgramEnd()
+        names = {f"{_DESCRIPTORS}/{handle}": path for handle, path in opened.items()}
+        words = find_lines(self._rg, self._pattern, list(names))
+        async with run_program(words, folder, b"\n", self._remaining_seconds, opened) as (records, ended):
+            async for record in records:
+                parsed = _RECORD.fullmatch(record)
+                path = names.get(os.fsdecode(parsed[1])) if parsed else None
+                if parsed is None or path is None:
+                    continue  # ripgrep's message about binary files
+                if not take(path, parsed[2].decode(), parsed[3].decode("utf-8", "replace").rstrip()):
+                    ended.stopped = True
+                    break
+        return ended
 
     @property
     def _remaining_seconds(self) -> float:

@@ -25,25 +25,15 @@ from crushpy.tools.shell.jobs import Jobs
 ESCAPED = "ESCAPED"
 
 
-class Escape(Data, frozen=True):
-    """One way out. `script` prints ESCAPED if it succeeds."""
-
-    kind: str
-    name: str
-    script: str
-
-
 def _script(action: str) -> str:
     lines = "\n".join(f"    {line}" for line in action.splitlines())
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
 
 
-_ATTEMPTS = msgspec.toml.decode(
+ESCAPES = msgspec.toml.decode(
     Path(__file__).with_name("escapes.toml").read_bytes(), type=dict[str, dict[str, str]]
 )
-ESCAPES = tuple(
-    Escape(kind, name, _script(action)) for kind, each in _ATTEMPTS.items() for name, action in each.items()
-)
+"""What each attempt does, by kind and name."""
 _ESCAPE_TIMEOUT_S = 30
 
 
@@ -56,117 +46,108 @@ class Trial(Data, frozen=True):
     """It is documented that this sandbox does not prevent it."""
 
 
-class EscapeScene:
-    """A workspace with a repository, secrets and servers that commands try to reach."""
+class EscapeTrial:
+    """Commands in a sandbox of ours that try to escape: from a workspace with a repository, to secrets and
+    servers."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        """`folder`: a new one that commands must not see; it is removed at the end."""
-        self.folder = folder
-        self.workspace = folder / "workspace"
-        self._git = self.workspace / ".git"
-        for name in ("hooks", "objects", "refs"):
-            (self._git / name).mkdir(parents=True)
-        files = {"config": "[core]\n", "HEAD": "ref: refs/heads/main\n", "hooks/post-commit": ""}
-        for name, text in files.items():
-            (self._git / name).write_text(text)
-        self._stack = ExitStack()
-        own = home / f".crushpy-{new_id()}"
+    def __init__(self, sandbox: Sandbox, folder: Path, home: Path) -> None:
+        """`folder`: a private folder that commands must not see."""
+        self._sandbox, self._stack = sandbox, ExitStack()
+        scene, own = folder / new_id(), home / f".crushpy-{new_id()}"
+        self._workspace, self._socket = scene / "workspace", own / "socket"
+        self._git = self._workspace / ".git"
+        variables = home / f".env.{own.name}"
+        texts = {
+            self._git / "config": "[core]\n",
+            self._git / "HEAD": "ref: refs/heads/main\n",
+            self._git / "hooks" / "post-commit": "",
+            scene / "secret": "a secret of crushpy's\n",
+            variables: "KEY=a secret\n",
+        }
+        self._stack.callback(shutil.rmtree, scene, ignore_errors=True)
+        self._stack.callback(shutil.rmtree, own, ignore_errors=True)
+        self._stack.callback(variables.unlink, missing_ok=True)
+        for place in (own, self._git / "hooks", self._git / "objects", self._git / "refs"):
+            place.mkdir(parents=True)
+        for file, text in texts.items():
+            file.write_text(text)
         escaped = (".crushpy-escaped", ".cache/uv/crushpy-escaped", ".cache/pre-commit/crushpy-escaped")
         self._traces = [Path("/etc/crushpy-escaped"), *(home / name for name in escaped)]
-        self.values: dict[str, object] = {
+        abstract = f"crushpy-{new_id()}"
+        named = (f"\0{abstract}",) if sys.platform.startswith("linux") else ()
+        listeners = [self._listen(address) for address in (("127.0.0.1", 0), *named, str(self._socket))]
+        self._values: dict[str, object] = {
             "home": str(home),
-            "secret": str(folder / "secret"),
+            "secret": str(scene / "secret"),
             "secrets": list(secrets(home)),
-            "variables": f"{home}/.env.{own.name}",
+            "variables": str(variables),
             "module": str(Path(__file__).with_name("__init__.py")),
             "prefix": sys.prefix,
             "pid": os.getpid(),
-            "abstract": f"crushpy-{new_id()}",
-            "socket": str(own / "socket"),
+            "abstract": abstract,
+            "socket": str(self._socket),
+            "port": listeners[0].getsockname()[1],
         }
-        own.mkdir()
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._stack.callback(shutil.rmtree, own, ignore_errors=True)
-        (folder / "secret").write_text("a secret of crushpy's\n")
-        variables = Path(str(self.values["variables"]))
-        self._stack.callback(variables.unlink, missing_ok=True)
-        variables.write_text("KEY=a secret\n")
-        self.values["port"] = self._listen()
+        # Even a folder that the user named does not open crushpy's own code.
+        environment = Path(sys.prefix)
+        above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
+        write = (str(Path(__file__).parents[3]), *above)
+        config = SandboxConfig(
+            self._workspace, home, (folder,), scene / "outputs", scene / "aside", write=write
+        )
+        limits = ResourceLimits(200, 2_000, 1_000)
+        self._jobs = Jobs(confine=lambda: confine_in(sandbox, config, scene / "private", limits))
 
-    def _listen(self) -> int:
-        listener = self._stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
+    def _listen(self, address: str | tuple[str, int]) -> socket.socket:
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        listener = self._stack.enter_context(socket.socket(family))
+        listener.bind(address)
         listener.listen()
-        abstract = (f"\0{self.values['abstract']}",) if sys.platform.startswith("linux") else ()
-        for address in (*abstract, str(self.values["socket"])):
-            unix_listener = self._stack.enter_context(socket.socket(socket.AF_UNIX))
-            unix_listener.bind(address)
-            unix_listener.listen()
-        return listener.getsockname()[1]
+        return listener
 
-    def repository(self) -> dict[str, str]:
+    def _repository(self) -> dict[str, str]:
         """What git would act on."""
         found = (path for path in self._git.rglob("*") if path.is_file())
         return {str(path.relative_to(self._git)): path.read_text(errors="replace") for path in found}
 
-    def is_held(self, escape: Escape, output: str, before: dict[str, str]) -> bool:
+    def _is_held(self, kind: str, script: str, output: str, before: dict[str, str]) -> bool:
         """Whether an attempt failed; `before`: the repository before it."""
         traces = [place for place in self._traces if place.exists()]
         for place in traces:
             place.unlink()
-        if escape.kind not in ("git", "executed files"):
-            return not traces and (ESCAPED not in output or "crushpy-escaped" in escape.script)
+        if kind not in ("git", "executed files"):
+            return not traces and (ESCAPED not in output or "crushpy-escaped" in script)
         # It escaped only if the command left something in the workspace that other programs execute.
-        texts = (path.read_text(errors="replace") for path in self.workspace.rglob("*") if path.is_file())
+        texts = (path.read_text(errors="replace") for path in self._workspace.rglob("*") if path.is_file())
         left = [text for text in texts if "crushpy-escaped" in text]
-        return not left and before.items() <= self.repository().items()
-
-    def close(self) -> None:
-        self._stack.close()
-
-
-class EscapeTrial:
-    """Commands in a sandbox of ours that try to escape."""
-
-    def __init__(self, sandbox: Sandbox, folder: Path, home: Path) -> None:
-        """`folder`: a private folder that commands must not see."""
-        self._scene = scene = EscapeScene(folder / new_id(), home)
-        self.workspace = scene.workspace
-        places = (scene.folder / "outputs", scene.folder / "aside")
-        # Even a folder that the user named does not open crushpy's own code.
-        environment = Path(sys.prefix)
-        above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
-        named = (str(Path(__file__).parents[3]), *above)
-        config = SandboxConfig(self.workspace, home, (folder,), *places, write=named)
-        self._sandbox = sandbox
-        limits = ResourceLimits(200, 2_000, 1_000)
-        self._jobs = Jobs(confine=lambda: confine_in(sandbox, config, scene.folder / "private", limits))
+        return not left and before.items() <= self._repository().items()
 
     async def run(self) -> AsyncIterator[Trial]:
         ready, trouble = await self._run_python("print('ready')")
         if "ready" not in ready:  # otherwise every attempt would seem to be held
             yield Trial("commands", "run a command at all", False, trouble or ready)
             return
-        for escape in ESCAPES:
-            before = self._scene.repository()
-            output, _ = await self._run_python(escape.script.format(**self._scene.values))
+        attempts = ((kind, name, each[name]) for kind, each in ESCAPES.items() for name in each)
+        for kind, name, action in attempts:
+            before, script = self._repository(), _script(action)
+            output, _ = await self._run_python(script.format(**self._values))
             said = self._jobs.take_messages(Privileges())
-            held = self._scene.is_held(escape, output, before)
+            held = self._is_held(kind, script, output, before)
             last = output.strip().splitlines()[-1] if output else ""
             shown = (*said, *((last,) if not held or last != ESCAPED else ()))
-            yield Trial(escape.kind, escape.name, held, "; ".join(shown))
+            yield Trial(kind, name, held, "; ".join(shown))
         yield await self._try_hostile_repository()
         yield await self._try_fork_bomb()
         yield await self._try_survivor()
 
     async def _try_hostile_repository(self) -> Trial:
         """Writes where a `.git` that came with a project leads, with access to the repository granted."""
-        target = Path(str(self._scene.values["socket"])).parent
+        target = self._socket.parent
         for name in ("objects", "refs"):
             (target / name).mkdir()
         (target / "HEAD").write_text("ref: refs/heads/main\n")
-        shutil.rmtree(self.workspace / ".git")
-        (self.workspace / ".git").write_text(f"gitdir: {target}\n")
+        shutil.rmtree(self._git)
+        self._git.write_text(f"gitdir: {target}\n")
         output, _ = await self._run_python(
             f"open({str(target / 'HEAD')!r}, 'a').write('x')", Privileges(git=True)
         )
@@ -206,11 +187,11 @@ class EscapeTrial:
     async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008
         """The output of a script, and the limit that ended it."""
         command, output = shlex.join([sys.executable, "-I", "-c", script]), Output(None)
-        process = self._jobs.run(command, self.workspace, output, needs)
+        process = self._jobs.run(command, self._workspace, output, needs)
         await process.finish_or_kill(_ESCAPE_TIMEOUT_S)
         await process.kill()
         return output.take().text, process.trouble
 
     async def close(self) -> None:
         await self._jobs.close()
-        self._scene.close()
+        self._stack.close()

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from crushpy.core.messages import Terminal
-from crushpy.sandbox.supervisor_handle import CommandListener, Supervisor
+from crushpy.sandbox.supervisor_handle import Supervisor
 from crushpy.security.programs import find_program
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
@@ -41,7 +41,7 @@ _NONINTERACTIVE = {
 }
 
 
-class Process(CommandListener):
+class Process:
     """One command and everything it starts. It runs from the constructor on."""
 
     def __init__(
@@ -56,45 +56,19 @@ class Process(CommandListener):
         """`streams`: for its errors if not in `output`, and the descriptor of what it reads."""
         self.command = command
         self.output = output
-        self.exited = asyncio.Event()
-        """The shell has exited."""
         self.drained = asyncio.Event()
         """No process has its output open."""
-        self.trouble = ""
-        """What ended it from outside, such as a limit, as a message."""
-        self._refusal = ""
-        self._ended = asyncio.Event()
-        """It was asked to end, and has."""
-        self._over = asyncio.Event()
-        """No process of it is left."""
-        self._survivors: list[int] = []
-        self._status: int | None = None
-        self._started = time.monotonic()
-        self._stopped = 0.0
         self._cwd = cwd
         self._supervisor = supervisor
         self._loop = asyncio.get_running_loop()
-        self._name = None
-        self._pipes: dict[int, Output] = {}
-        self._start({**environment, **_NONINTERACTIVE}, streams)
-
-    def _start(self, environment: dict[str, str], streams: tuple[Output, int] | None) -> None:
-        if not self._cwd.is_dir():
-            raise ToolError(_start_error(errno.ENOENT, self._cwd))
-        environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
-        # Keeps git from treating a folder that looks like a bare repository as one.
-        count = environment.get("GIT_CONFIG_COUNT", "")
-        index = int(count) if count.isdecimal() else 0
-        environment["GIT_CONFIG_COUNT"] = str(index + 1)
-        environment[f"GIT_CONFIG_KEY_{index}"] = "safe.bareRepository"
-        environment[f"GIT_CONFIG_VALUE_{index}"] = "explicit"
-        outputs = [self.output, streams[0]] if streams else [self.output]
+        if not cwd.is_dir():
+            raise ToolError(missing_folder(cwd))
+        outputs = [output, streams[0]] if streams else [output]
         pipes = [os.pipe() for _ in outputs]
         given = [*(writing for _, writing in pipes), *(streams[1:] if streams else ())]
+        words = [*shell(), "-c", "--", command]
         try:
-            self._name = self._supervisor.run(
-                [*shell(), "-c", "--", self.command], str(self._cwd), environment, given, self
-            )
+            self._run = supervisor.run(words, str(cwd), _shell_environment(environment), given)
         except ValueError:
             for reading, _ in pipes:
                 os.close(reading)
@@ -104,31 +78,43 @@ class Process(CommandListener):
         finally:
             for _, writing in pipes:
                 os.close(writing)
-        for (reading, _), output in zip(pipes, outputs, strict=True):
+        self.exited = self._run.exited
+        """The shell has exited."""
+        self._pipes = {reading: output for (reading, _), output in zip(pipes, outputs, strict=True)}
+        for reading in self._pipes:
             os.set_blocking(reading, False)
-            self._pipes[reading] = output
             self._loop.add_reader(reading, self._read, reading)
 
     @property
     def exit_code(self) -> int | None:
         """None while the shell runs, and if a signal ended it."""
-        exited = self._status is not None and os.WIFEXITED(self._status)
-        return os.WEXITSTATUS(self._status) if exited and self._status is not None else None
+        status = self._run.status
+        return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 
     @property
     def signal_name(self) -> str:
         """The signal that ended the shell; empty if none did."""
-        if self._status is None or not os.WIFSIGNALED(self._status):
+        if self._run.status is None or not os.WIFSIGNALED(self._run.status):
             return ""
-        number = os.WTERMSIG(self._status)
+        number = os.WTERMSIG(self._run.status)
         with suppress(ValueError):  # real-time signals have no names
             return signal.Signals(number).name
         return f"signal {number}"
 
     @property
+    def trouble(self) -> str:
+        """What ended it from outside, such as a limit, as a message."""
+        if self._run.lost is not None:
+            return _LOST_MESSAGE.format(why=f": {self._run.lost}" if self._run.lost else "")
+        if self._run.limit is not None:
+            what, most = self._run.limit
+            return _LIMIT_MESSAGES[what].format(most=most, megabytes=most // 1_000_000)
+        return "" if self._run.refused is None else _start_error(self._run.refused, self._cwd)
+
+    @property
     def seconds(self) -> float:
         """How long the shell has run."""
-        return (self._stopped or time.monotonic()) - self._started
+        return (self._run.stopped_at or time.monotonic()) - self._run.started_at
 
     @property
     def running(self) -> bool:
@@ -148,8 +134,8 @@ class Process(CommandListener):
         if not await _wait_for(limit, self.exited):
             return False
         await _wait_for(_DRAIN_GRACE_S, self.drained)
-        if self._refusal:
-            raise ToolError(self._refusal)
+        if self._run.refused is not None:
+            raise ToolError(self.trouble)
         return True
 
     async def finish_or_kill(self, limit: float) -> tuple[bool, list[int]]:
@@ -165,7 +151,7 @@ class Process(CommandListener):
 
     async def wait_for_children(self) -> None:
         """Waits briefly until no process of the command is left; some may go on in the background."""
-        await _wait_for(_DRAIN_GRACE_S, self._over)
+        await _wait_for(_DRAIN_GRACE_S, self._run.over)
 
     async def wait(self, limit: float) -> None:
         """Waits up to `limit` seconds until the shell and all processes with its output have ended."""
@@ -179,24 +165,24 @@ class Process(CommandListener):
 
         Cancelling this skips the grace period: all are killed at once.
         """
-        if self._name is None or self._over.is_set():
+        if self._run.over.is_set():
             self._close()
             return []
-        self._ended.clear()
-        self._supervisor.end(self._name, END_GRACE_S)
+        self._run.ended.clear()
+        self._supervisor.end(self._run, END_GRACE_S)
         ending = spawn(self._wait_for_end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:
-            self._supervisor.kill(self._name)
+            self._supervisor.kill(self._run)
             raise
 
     async def _wait_for_end(self) -> list[int]:
-        await self._ended.wait()
+        await self._run.ended.wait()
         await _wait_for(END_GRACE_S, self.exited)
         await _wait_for(_DRAIN_GRACE_S, self.drained)
         self._close()
-        return self._survivors
+        return self._run.survivors
 
     # --- its output ---------------------------------------------------------------------------------------
 
@@ -219,34 +205,15 @@ class Process(CommandListener):
         if not self._pipes:
             self.drained.set()
 
-    # --- callbacks of the supervisor ----------------------------------------------------------------------
 
-    def on_exit(self, status: int) -> None:
-        if not self.exited.is_set():
-            self._status = status
-            self._stopped = time.monotonic()
-            self.exited.set()
-
-    def on_refusal(self, error: int) -> None:
-        self.trouble = self._refusal = _start_error(error, self._cwd)
-
-    def on_limit(self, what: str, most: int) -> None:
-        self.trouble = _LIMIT_MESSAGES[what].format(most=most, megabytes=most // 1_000_000)
-
-    def on_end(self, survivors: list[int]) -> None:
-        self._survivors = survivors
-        self._ended.set()
-
-    def on_over(self) -> None:
-        self._over.set()
-        self._ended.set()
-
-    def on_loss(self, trouble: str) -> None:
-        self.trouble = _LOST_MESSAGE.format(why=f": {trouble}" if trouble else "")
-        self._over.set()
-        self._stopped = self._stopped or time.monotonic()
-        self.exited.set()
-        self._ended.set()
+def _shell_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    variables = {**environment, **_NONINTERACTIVE}
+    variables.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
+    # Keeps git from treating a folder that looks like a bare repository as one.
+    count = variables.get("GIT_CONFIG_COUNT", "")
+    index = int(count) if count.isdecimal() else 0
+    bare = {f"GIT_CONFIG_KEY_{index}": "safe.bareRepository", f"GIT_CONFIG_VALUE_{index}": "explicit"}
+    return {**variables, **bare, "GIT_CONFIG_COUNT": str(index + 1)}
 
 
 def cannot_kill(survivors: list[int]) -> str:
