@@ -101,6 +101,12 @@ def print_note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def print_progress(text: str) -> None:
+    """Replaces the current line of a terminal; an empty text erases it."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
 def print_text(text: str) -> None:
     """Writes to stdout in any encoding."""
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")

@@ -25,6 +25,7 @@ from crushpy.cli.command_helpers import (
     print_json,
     print_lines,
     print_note,
+    print_progress,
     print_text,
 )
 from crushpy.cli.workspace import working_folder
@@ -254,8 +255,8 @@ async def search_command(
         cwd = None if everywhere or within else str(working_folder())
         max_hits = None if as_json else HITS_PER_CONVERSATION
         if wait:
-            await browser.index_all(_print_indexing)
-            _print_indexing(0, 0)
+            await browser.index_all(lambda done, total: print_progress(f"Indexing: {done:,} of {total:,}"))
+            print_progress("")
         found = await browser.search(query, cwd, within=within, conversations=limit, each=max_hits)
         pending = 0 if within else await browser.store.search.count_unindexed()
     if pending:
@@ -312,13 +313,6 @@ def _row_line(row: "TreeRow") -> str:
     if row.tip:
         words.append("<- tip")
     return "  ".join(words)
-
-
-def _print_indexing(done: int, total: int) -> None:
-    """Replaces the line on a terminal; without messages it is erased."""
-    if sys.stderr.isatty():
-        text = f"Indexing: {done:,} of {total:,}" if total else ""
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _format_group(group: "SearchGroup") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note
+from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_progress
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 
@@ -51,7 +51,7 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
         await new.close()
         for warning in (*old.warnings, *new.warnings):
             print_note(f"crushpy: {warning}")
-    _clear_line()
+    print_progress("")
     conversations, messages = report.rows["conversation"], report.rows["message"]
     url = new.place if "://" in new.place else f"sqlite:///{new.place}"
     lines = [
@@ -75,17 +75,11 @@ def _canonical_name(store: "Store") -> str:
 
 
 def _print_progress(table: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{table}: {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
-    elif done >= total:
-        print(f"{table}: {total:,}", file=sys.stderr)
+    print_progress(f"{table}: {done:,} of {total:,}")
+    if done >= total and not sys.stderr.isatty():
+        print_note(f"{table}: {total:,}")
 
 
 def _print_message(words: str) -> None:
-    _clear_line()
+    print_progress("")
     print_note(f"crushpy: {words}")
-
-
-def _clear_line() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

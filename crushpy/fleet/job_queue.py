@@ -150,11 +150,11 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
             if not row.queued and active < listed.parallel:
                 begun = bool(row.task.session_id or row.deaths)
                 await queue.defer(queue_name(spec.fleet.version, task.labels), root_id, number, first=begun)
-                await store.fleet.mark_queued(root_id, number)
+                await store.fleet.mark(root_id, number, queued=True)
                 active += 1
             lack = describe_lack(task, spec.fleet, workers)
             if lack != row.stuck:
-                await store.fleet.mark_stuck(root_id, number, lack)
+                await store.fleet.mark(root_id, number, stuck=lack)
             elif lack and row.stuck_s > wait_s:
                 error = f"no worker has {lack}; it waited for {wait_s:g} s (fleet.wait)"
                 await store.fleet.end_unstarted(root_id, number, "failed", error)

@@ -136,7 +136,7 @@ class Worker:
             return
         task = spec.tasks[number - 1]
         if not self._serves(task.model or spec.fleet.model):
-            await self._store.fleet.mark_queued(root_id, number, queued=False)  # `_clean_up` defers it again
+            await self._store.fleet.mark(root_id, number, queued=False)  # `_clean_up` defers it again
             return
         self._children[root_id, number] = (0, 0)
         try:

@@ -172,7 +172,8 @@ def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Targe
     """
     env = os.environ if environ is None else environ
     name, url = _proxy_variable(env, target.scheme)
-    if not url or is_loopback(target.host) or _excluded(target, _get(env, "no_proxy")):
+    excluded = filter(None, (rule.strip().lower() for rule in _get(env, "no_proxy").split(",")))
+    if not url or is_loopback(target.host) or any(_matches(target, rule) for rule in excluded):
         return None
     if "://" not in url:
         url = f"http://{url}"
@@ -206,12 +207,9 @@ def _get(env: Mapping[str, str], name: str) -> str:
     return (env.get(name) or env.get(name.upper()) or "").strip()
 
 
-def _excluded(target: Target, no_proxy: str) -> bool:
-    rules = (rule.strip().lower() for rule in no_proxy.split(","))
-    return any(rule == "*" or _matches(target, rule) for rule in rules if rule)
-
-
 def _matches(target: Target, rule: str) -> bool:
+    if rule == "*":
+        return True
     address = read_address(target.host)
     if "/" in rule:
         try:

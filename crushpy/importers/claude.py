@@ -149,17 +149,7 @@ def _reply(value: Json, own: str, unmapped: foreign.Unmapped, counted: set[str])
     if value.get("isApiErrorMessage") is True or model == "<synthetic>":
         unmapped["error message"] += 1
         return
-    parts: list[Part] = []
-    for block in _blocks(message.get("content")):
-        match block.get("type"):
-            case "thinking":
-                parts += foreign.thinking_parts(block.get("thinking"))
-            case "tool_use":
-                parts.append(foreign.tool_call(block.get("id"), block.get("name"), block.get("input")))
-            case "text":
-                parts += foreign.text_parts(block.get("text"))
-            case kind:
-                unmapped[f"block {as_text(kind)}".strip()] += 1
+    parts = foreign.reply_parts(_blocks(message.get("content")), unmapped, "tool_use", "input")
     reply = as_text(message.get("id")) or own
     used = None if reply in counted else _usage(as_object(message.get("usage")))
     counted.add(reply)  # every line of a reply repeats its usage

@@ -143,6 +143,24 @@ def texts_in(content: Any) -> str:
     return "\n".join(as_text(block.get("text")) for block in blocks if block.get("type") == "text")
 
 
+def reply_parts(content: Any, unmapped: Unmapped, call: str, arguments: str) -> list[Part]:
+    """The blocks of a message's content; those of type `call` hold their arguments under another key."""
+    parts: list[Part] = []
+    for block in map(as_object, listing(content)):
+        match block.get("type"):
+            case "text":
+                parts += text_parts(block.get("text"))
+            case "thinking":
+                parts += thinking_parts(block.get("thinking"))
+            case "image":
+                parts.append(image(block.get("mimeType"), block.get("data")))
+            case kind if kind == call:
+                parts.append(tool_call(block.get("id"), block.get("name"), block.get(arguments)))
+            case kind:
+                unmapped[f"block {as_text(kind)}".strip()] += 1
+    return parts
+
+
 def number(value: Any) -> float:
     """A finite number, else 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):

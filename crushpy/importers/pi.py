@@ -144,20 +144,7 @@ def _reply(message: Json, own: str, at: float, unmapped: foreign.Unmapped) -> It
 def _parts(content: Any, unmapped: foreign.Unmapped) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),) if content.strip() else ()
-    parts: list[Part] = []
-    for block in map(as_object, foreign.listing(content)):
-        match block.get("type"):
-            case "text":
-                parts += foreign.text_parts(block.get("text"))
-            case "thinking":
-                parts += foreign.thinking_parts(block.get("thinking"))
-            case "image":
-                parts.append(foreign.image(block.get("mimeType"), block.get("data")))
-            case "toolCall":
-                parts.append(foreign.tool_call(block.get("id"), block.get("name"), block.get("arguments")))
-            case kind:
-                unmapped[f"block {as_text(kind)}".strip()] += 1
-    return tuple(parts)
+    return tuple(foreign.reply_parts(content, unmapped, "toolCall", "arguments"))
 
 
 def _branch_note(summary: str) -> str:

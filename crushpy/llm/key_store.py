@@ -136,7 +136,7 @@ def remove_key(provider: str, settings: Settings) -> bool:
 def require_key_storage(provider: str, settings: Settings) -> str:
     """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
     with _add_hint(provider, settings):
-        return require_keyring()
+        return _run_with_timeout(lambda: _title(_backend()))
 
 
 def checked_key(text: str) -> str:
@@ -265,11 +265,6 @@ def delete_secret(name: str) -> bool:
         return True
 
     return _run_with_timeout(delete)
-
-
-def require_keyring() -> str:
-    """The name of the keyring that would be used."""
-    return _run_with_timeout(lambda: _title(_backend()))
 
 
 # --- backends ------------------------------------------------------------------------------------------

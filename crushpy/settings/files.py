@@ -105,10 +105,6 @@ def parse(text: str, file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file}: {_located(str(error), text)}", "Fix the line, or remove it.") from error
 
 
-def read_table(file: Path) -> dict[str, Any]:
-    return parse(read_text(file), file)
-
-
 def _located(message: str, text: str) -> str:
     """A parser's message with the position first: `line 3, column 7: ...`."""
     found = _PLACE.search(message)

@@ -116,7 +116,7 @@ class _Merge:
         self.rules: list[RuleOrigin] = []
 
     def add_file(self, layer: str, file: Path, forbidden: frozenset[KeyPath] = frozenset()) -> None:
-        self._add_table(files.read_table(file), (), layer, str(file), forbidden)
+        self._add_table(files.parse(files.read_text(file), file), (), layer, str(file), forbidden)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         for name in sorted(environ):

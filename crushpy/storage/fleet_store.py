@@ -109,15 +109,6 @@ class FleetStore(Subject):
         """The lists on the fleet, the latest first; `active`: those that workers have to look after."""
         return self._db.execute(sql.LIST_ACTIVE_LISTS if active else sql.LIST_FLEET_LISTS).scalars()
 
-    @stored
-    def mark_queued(self, root_id: str, number: int, *, queued: bool = True) -> None:
-        self._set(root_id, number, queued=queued)
-
-    @stored
-    def mark_stuck(self, root_id: str, number: int, stuck: str) -> None:
-        """What no worker has for this task; empty if one can take it."""
-        self._set(root_id, number, stuck=stuck)
-
     @written(durable=True)
     def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> None:
         """Ends a task that waits, unless a worker has it meanwhile."""
@@ -205,7 +196,7 @@ class FleetStore(Subject):
         if task.state != "waiting":
             self._delete_steps(root_id, task.number)
         if bundle:
-            self.write_bundle(root_id, result_name(task.number), bundle)
+            write_output(self._db, root_id, result_name(task.number), bundle)
         self._free(root_id, task, task.state, question=question, answer="")
 
     @written(durable=True)
@@ -289,8 +280,11 @@ class FleetStore(Subject):
     # --- rows ------------------------------------------------------------------------------------------
 
     def _set(self, root_id: str, number: int, **changes: Any) -> None:
+        """Changes columns of a task: `queued`, or `stuck`, what no worker has for it."""
         values = {f"new_{name}": changes.get(name) for name in _CHANGEABLE}
         self._db.execute(sql.UPDATE_FLEET_TASK, root=root_id, number=number, **values)
+
+    mark = stored(_set)
 
     def _save(self, root_id: str, task: ListedTask) -> None:
         self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))

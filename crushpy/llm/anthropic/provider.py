@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -16,7 +17,7 @@ from crushpy.llm.anthropic.thinking_binding import (
     signed_summary_of,
 )
 from crushpy.llm.errors import ModelError
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.protocol import Done, Request, ToolSpec
 from crushpy.llm.vendors import BY_NAME
 
@@ -48,15 +49,12 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
     key_header = "x-api-key"
     headers: ClassVar[dict[str, str]] = {"anthropic-version": VERSION}
 
-    def __init__(
-        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        super().__init__(api_base, api_key, **options)
-        self._messages_url = f"{self._base.removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        self._binding = ThinkingBinding()
+    @cached_property
+    def _binding(self) -> ThinkingBinding:
+        return ThinkingBinding()
 
     def _url(self, request: Request) -> str:
-        return self._messages_url
+        return f"{self._base.removesuffix('/messages').removesuffix('/v1')}/v1/messages"
 
     def _reader(self, request: Request) -> ReplyReader:
         return MessageReader(request.model, lambda: self._bound(request))

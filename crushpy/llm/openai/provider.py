@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from crushpy.core.messages import Json
 from crushpy.http.common import parse_url
 from crushpy.llm.errors import ModelError
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks, ReplyReader, StatusFallback
+from crushpy.llm.http_provider import HttpProvider, Quirks, ReplyReader, StatusFallback
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.openai.responses_reply import ResponseReader
@@ -57,12 +58,13 @@ class _OpenAIProvider(HttpProvider[Quirks]):
     key_variable = "OPENAI_API_KEY"
     path: ClassVar[str]
 
-    def __init__(
-        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        super().__init__(api_base, api_key, **options)
-        self._api = ApiUrl(self._base, self.path)
-        self._status = StatusFallback()
+    @cached_property
+    def _api(self) -> ApiUrl:
+        return ApiUrl(self._base, self.path)
+
+    @cached_property
+    def _status(self) -> StatusFallback:
+        return StatusFallback()
 
     def _url(self, request: Request) -> str:
         return self._api.url
