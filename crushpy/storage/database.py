@@ -5,7 +5,9 @@ storage thread.
 """
 
 import os
+import random
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -83,6 +85,58 @@ GAVE_UP_SECONDS = 10.0
 """After a wait that failed, the time in which no other job waits: a turn that ends has more to store."""
 LETTERS = re.compile(r"[^\W_]")
 """A term needs one of these to be found by its words."""
+
+
+WAIT_TIMEOUT_S = 60.0
+"""How long a job waits for other processes, or for a server that cannot be reached."""
+NO_WAIT_TIMEOUT_S = 0.3
+"""How long work waits that can be done later."""
+NOTICE_DELAY_S = 2.0
+"""How long a wait takes before the user is told."""
+FIRST_PAUSE_S = 0.01
+
+
+class Wait:
+    """Repeats what a database refuses while it is busy or cannot be reached: at random moments, so that no
+    process starves. The user is told about a long wait, and about its end."""
+
+    def __init__(
+        self,
+        notify: Callable[[str], None],
+        notices: tuple[str, str],
+        may_pass: Callable[[Exception], bool],
+        max_pause_s: float,
+    ) -> None:
+        """`notices`: why it waits, and that it continues. `may_pass`: whether waiting may help."""
+        self._notify, self._notices, self._may_pass = notify, notices, may_pass
+        self._max_pause_s = max_pause_s
+        self._gave_up_at = NEVER
+
+    def __call__(self, action: Callable[[], T], *, since: float | None = None, waits: bool = True) -> T:
+        """The result of `action`, which changes nothing if it fails. Waits a minute at most, `since` then."""
+        began, told, pause = time.monotonic(), False, FIRST_PAUSE_S
+        asked = began if since is None else since
+        hopeless = not waits or 0 <= asked - self._gave_up_at < GAVE_UP_SECONDS
+        deadline = asked + (NO_WAIT_TIMEOUT_S if hopeless else WAIT_TIMEOUT_S)
+        while True:
+            try:
+                done = action()
+            except Exception as error:
+                now = time.monotonic()
+                if not self._may_pass(error):
+                    raise
+                if now >= deadline:
+                    self._gave_up_at = now if waits and asked > NEVER else self._gave_up_at
+                    raise
+                if now - began >= NOTICE_DELAY_S and not told:
+                    told = True
+                    self._notify(f"{self._notices[0]} Waiting for it, up to a minute.")
+            else:
+                if told:
+                    self._notify(self._notices[1])
+                return done
+            time.sleep(random.uniform(0, pause))  # noqa: S311  # not for secrets
+            pause = min(2 * pause, self._max_pause_s)
 
 
 class IndexedText(Data, frozen=True):

@@ -6,7 +6,6 @@ continue. Below: the server's errors, its state for `crushpy doctor`, and its sc
 """
 
 import logging
-import random
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import encodable
 from crushpy.storage import postgres_search as search
-from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows
+from crushpy.storage.database import NEVER, Database, Leases, Rows, Wait
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
@@ -35,8 +34,6 @@ from crushpy.storage.statement import Statement
 T = TypeVar("T")
 R = TypeVar("R")
 CONNECT_TIMEOUT_S = 10
-SERVER_TIMEOUT_S = 60.0
-"""How long a job waits for a server that cannot be reached."""
 _MAX_RETRY_DELAY_S = 2.0
 _MAX_INTERRUPTIONS = 20
 """How often a job is repeated after a collision or a lost connection."""
@@ -63,10 +60,11 @@ class PostgresDatabase(Database):
         self._was_connected = False
         self._number = 0
         """Of the last transaction that locked a conversation."""
-        self._notified = False
-        self._deadline = 0.0
-        """Until then the current job waits for the server."""
-        self._gave_up_at = NEVER
+        self._asked = NEVER
+        """When the current job was asked for."""
+        away = f"The database {self.place} cannot be reached."
+        notices = (away, f"The database {self.place} can be reached again.")
+        self._wait = Wait(location.notify, notices, may_recover, _MAX_RETRY_DELAY_S)
         self.leases = Leases(self, on_server=True)
         self.full_text = search.PostgresFullText(self)
 
@@ -120,35 +118,20 @@ class PostgresDatabase(Database):
         self.raw = None
 
     def _reconnect(self) -> None:
-        """Waits for the server, as long as the current job may; notifies once."""
-        delay = 0.05
-        while True:
-            try:
-                self.connect()
-                self._gave_up_at = NEVER
-                return
-            except psycopg.Error as error:
-                if not may_recover(error) or time.monotonic() >= self._deadline:
-                    if self._deadline > NEVER:
-                        self._gave_up_at = time.monotonic()
-                    explained = explain(self._address, error)
-                    hint = f"What was acknowledged before is stored. {explained.hint}"
-                    raise StorageError(explained.message, hint) from error
-            if not self._notified and delay > 0.2:
-                self._notified = True
-                self._location.notify(
-                    f"The database {self.place} cannot be reached. Waiting for it, up to a minute."
-                )
-            time.sleep(random.uniform(delay / 2, delay))  # noqa: S311  # not for secrets
-            delay = min(2 * delay, _MAX_RETRY_DELAY_S)
+        """Waits for the server, as long as the current job may."""
+        try:
+            self._wait(self.connect, since=self._asked)
+        except psycopg.Error as error:
+            explained = explain(self._address, error)
+            hint = f"What was acknowledged before is stored. {explained.hint}"
+            raise StorageError(explained.message, hint) from error
 
     def run(self, job: Callable[[], T], asked: float) -> T:
-        gave_up = 0 <= asked - self._gave_up_at < GAVE_UP_SECONDS
-        self._deadline = asked + (0 if gave_up else SERVER_TIMEOUT_S)
+        self._asked = asked
         interruptions = 0
         while True:
             try:
-                done = job()
+                return job()
             except Interrupted as interrupted:
                 interruptions += 1
                 if interruptions > _MAX_INTERRUPTIONS:
@@ -160,11 +143,6 @@ class PostgresDatabase(Database):
                     self._reconnect()
             except psycopg.Error as error:
                 raise explain(self._address, error) from error
-            else:
-                if self._notified:
-                    self._notified = False
-                    self._location.notify(f"The database {self.place} can be reached again.")
-                return done
 
     # --- statements ------------------------------------------------------------------------------------
 
@@ -316,10 +294,11 @@ class Interrupted(Exception):
         self.lost = lost
 
 
-def may_recover(error: psycopg.Error) -> bool:
+def may_recover(error: Exception) -> bool:
     """Of a connection that was refused: whether waiting may help."""
-    state = error.sqlstate or ""
-    if state:
+    if not isinstance(error, psycopg.Error):
+        return False
+    if state := error.sqlstate or "":
         return state.startswith((*_LOST, "53300"))
     return "password" not in str(error) and "no pg_hba.conf entry" not in str(error)
 

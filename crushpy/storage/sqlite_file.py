@@ -7,7 +7,6 @@ write.
 
 import logging
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -121,15 +120,9 @@ DAMAGED_SUFFIX = ".damaged"
 """Ends the name of a file beside the database: reading failed, and the next start checks it."""
 _FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_HOME to another folder."
 _OTHER_HINT = "Run `crushpy doctor` to check the database."
-BUSY_TIMEOUT_S = 60.0
-"""How long a write waits for other processes."""
 INTACT_RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 SQLITE_TIMEOUT_S = 0.004
 """How long SQLite waits by itself: the longer it does, the less often it polls."""
-NO_WAIT_TIMEOUT_S = 0.3
-"""How long work waits that can be done later."""
-NOTICE_DELAY_S = 2.0
-"""How long a wait takes before the user is told."""
 _POLL_S = 0.01
 """The longest time between two attempts."""
 
@@ -162,44 +155,9 @@ def error_name(error: sqlite3.Error) -> str:
     return cast(str, getattr(error, "sqlite_errorname", None) or "")
 
 
-class BusyRetry:
-    """Retries while other processes write: often, at random moments, so that no process starves.
-
-    `notify` is called once, and once more when it continues, if a wait takes long.
-    """
-
-    def __init__(self, place: str, notify: Callable[[str], None]) -> None:
-        self._place = place
-        self._notify = notify
-        self._gave_up_at = database.NEVER
-
-    def __call__(self, action: Callable[[], T], *, waits: bool = True) -> T:
-        """The result of `action`, repeated while the database is busy; it must then change nothing."""
-        started = time.monotonic()
-        told = False
-        while True:
-            try:
-                done = action()
-            except sqlite3.Error as error:
-                waited = time.monotonic() - started
-                if not error_name(error).startswith("SQLITE_BUSY"):
-                    raise
-                hopeless = not waits or started - self._gave_up_at < database.GAVE_UP_SECONDS
-                if waited >= (NO_WAIT_TIMEOUT_S if hopeless else BUSY_TIMEOUT_S):
-                    if waits:
-                        self._gave_up_at = time.monotonic()
-                    raise
-                if waited >= NOTICE_DELAY_S and not told:
-                    told = True
-                    self._notify(
-                        f"Another program is writing to the database {self._place}. "
-                        "Waiting for it, up to a minute."
-                    )
-            else:
-                if told:
-                    self._notify(f"The database {self._place} is free again.")
-                return done
-            time.sleep(random.uniform(0, _POLL_S))  # noqa: S311  # not for secrets
+def _is_busy(error: Exception) -> bool:
+    """Whether another process is writing."""
+    return isinstance(error, sqlite3.Error) and error_name(error).startswith("SQLITE_BUSY")
 
 
 sqlite3.register_converter("BOOLEAN", lambda value: value == b"1")
@@ -222,7 +180,7 @@ class DamagedFile(sqlite3.DatabaseError):
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
-def open_sqlite(location: Location, retry: BusyRetry) -> sqlite3.Connection:
+def open_sqlite(location: Location, retry: database.Wait) -> sqlite3.Connection:
     """An open file of the current version, created if necessary. Adds to the warnings of `location`."""
     file = location.file
     if not location.replaces_damaged and file.exists():
@@ -296,7 +254,7 @@ def is_intact(file: Path, tokens: set[int], *, alone: bool = True) -> bool:
         with closing(_open_existing(file)) as connection:
             _check(connection, file)
     except sqlite3.DatabaseError as error:
-        return error_name(error).startswith("SQLITE_BUSY")
+        return _is_busy(error)
     return tokens <= stored
 
 
@@ -440,7 +398,9 @@ class SqliteDatabase(database.Database):
     def __init__(self, location: Location) -> None:
         self.place = location.place
         self._file = location.file
-        self._retry = BusyRetry(self.place, location.notify)
+        busy = f"Another program is writing to the database {self.place}."
+        notices = (busy, f"The database {self.place} is free again.")
+        self._retry = database.Wait(location.notify, notices, _is_busy, _POLL_S)
         self._raw = open_sqlite(location, self._retry)
         self._durable = False
         self._location = location

@@ -72,7 +72,7 @@ def test_readers_do_not_wait_for_a_writer(cli: Cli, session: str, words: list[st
 async def test_a_write_that_waits_says_so_once_and_when_it_goes_on(
     home: Path, session: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.sqlite_file.NOTICE_DELAY_S", 0.0)
+    monkeypatch.setattr("crushpy.storage.database.NOTICE_DELAY_S", 0.0)
     store = Store(home / "crushpy.db")
     heard: list[str] = []
     told = asyncio.Event()
@@ -104,7 +104,7 @@ async def test_a_first_prompt_that_waits_is_not_without_a_word(
     held: sqlite3.Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.sqlite_file.NOTICE_DELAY_S", 0.0)
+    monkeypatch.setattr("crushpy.storage.database.NOTICE_DELAY_S", 0.0)
     llm.script("Hello.")
     talk = await talks()
     asking = asyncio.create_task(talk.ask("hi"))

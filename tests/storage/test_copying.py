@@ -160,7 +160,7 @@ async def test_a_server_that_is_gone_in_a_copy_is_waited_for_and_where_it_stays_
             proxy.cut()
 
     with monkeypatch.context() as impatient:
-        impatient.setattr("crushpy.storage.postgres_database.SERVER_TIMEOUT_S", 0.1)
+        impatient.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 0.1)
         with pytest.raises(StorageError) as caught:
             await copy_storage(source, target, tmp_path, cut)
     assert f"postgresql://owner@127.0.0.1:{proxy.port}" in caught.value.message

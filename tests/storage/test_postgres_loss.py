@@ -136,14 +136,14 @@ async def test_acknowledged_writes_survive_a_server_restart(
 async def test_a_server_that_stays_away_is_an_error_and_the_store_can_be_used_later(
     far: Store, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.postgres_database.SERVER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 0.1)
     info = a_session()
     await far.sessions.create(info, said("one"))
     proxy.cut()
     with pytest.raises(StorageError) as caught:
         await far.messages.add(info.id, said("two"))
     assert "What was acknowledged before is stored" in caught.value.hint
-    monkeypatch.setattr("crushpy.storage.postgres_database.SERVER_TIMEOUT_S", 10_000.0)
+    monkeypatch.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 10_000.0)
     with pytest.raises(StorageError):  # at once: a turn that ends has more to store
         await far.sessions.update(info.id, end_reason="error")
     proxy.mend()
@@ -218,7 +218,7 @@ async def test_an_import_into_a_server_that_stays_away_left_nothing_and_can_be_d
     bring = Importing(foreign.write_claude(tmp_path / "user").parent, far)
     assert await far.sessions.list_conversations() == []
     with monkeypatch.context() as impatient:
-        impatient.setattr("crushpy.storage.postgres_database.SERVER_TIMEOUT_S", 0.1)
+        impatient.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 0.1)
         proxy.cut_after(b"INSERT INTO boundary", stay=True)
         with pytest.raises(StorageError):
             await bring()

@@ -250,7 +250,7 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(file)
-    monkeypatch.setattr("crushpy.storage.sqlite_file.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 0.05)
     store = Store(file)
     await store.sessions.list_tips()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -260,7 +260,7 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
             await store.sessions.create(a_session())
         assert "locked" in caught.value.message
         assert "Another program" in caught.value.hint
-        monkeypatch.setattr("crushpy.storage.sqlite_file.BUSY_TIMEOUT_S", 10_000.0)
+        monkeypatch.setattr("crushpy.storage.database.WAIT_TIMEOUT_S", 10_000.0)
         with pytest.raises(StorageError, match="locked"):  # soon: a turn that ends has more to store
             await store.sessions.create(a_session())
         other.execute("ROLLBACK")
