@@ -8,6 +8,7 @@ so it looks the same however it arrived.
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.style import Style
@@ -93,10 +94,12 @@ def _line(tokens: "Sequence[Token]") -> int:
     return tokens[0].map[0] if tokens[0].map else 0
 
 
-# --- fences ---------------------------------------------------------------------------------------------
+# --- lines that are shown as they came -------------------------------------------------------------------
 
 
 class Fence:
+    code = True
+
     def __init__(self, opening: str, start: int) -> None:
         """`opening` is its first line, as the parser found it; `start` the row where its code begins."""
         found = _FENCE_OPENING.match(opening)
@@ -108,13 +111,30 @@ class Fence:
         self.start = start
         self.lines: list[str] = []
 
-    def take(self, line: str) -> bool:
-        """Adds a line of code, without the indentation of the fence. False if the line ends it."""
+    def take(self, line: str) -> str | None:
+        """A line of code, without the indentation of the fence; None if the line ends it."""
         if self._closing.fullmatch(line):
-            return False
+            return None
         spaces = len(line) - len(line.lstrip(" "))
         self.lines.append(line[min(spaces, self._indent) :])
-        return True
+        return self.lines[-1]
+
+
+class LargeUnit:
+    """A unit that is too large to be drawn as a whole. An empty line ends it, but none of the first lines."""
+
+    code = False
+
+    def __init__(self, lines: Sequence[str], most: int) -> None:
+        """`lines` are those that are known; those within the first `most` characters cannot end it."""
+        sizes = accumulate(len(line) + 1 for line in lines)
+        self._left = next(number for number, size in enumerate(sizes, 1) if size > most)
+        self.lines: list[str] = []
+
+    def take(self, line: str) -> str | None:
+        """The line; None if it ends the unit."""
+        self._left -= 1
+        return None if self._left < 0 and is_blank(line) else line
 
 
 # --- very long lines ------------------------------------------------------------------------------------
@@ -176,12 +196,11 @@ class MarkdownStream:
         self._lines: list[str] = []
         self._at: int = 0
         self._joined = False
-        self._fence: Fence | None = None
-        self._plain = 0
-        """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
+        self._verbatim: Fence | LargeUnit | None = None
+        """The fence or the large unit whose lines are being drawn."""
         self._growing = GrowingLine(canvas, margin, base)
-        self._long: tuple[str, bool] | None = None
-        """A very long line that is complete and being drawn, and whether it is code."""
+        self._long: str | None = None
+        """A very long line that is complete and being drawn."""
 
     def feed(self, text: str) -> None:
         """More text. Cheap: nothing is drawn."""
@@ -198,13 +217,11 @@ class MarkdownStream:
         self._drop_tail()
         while self._at < len(self._lines) or self._long is not None:
             if self._long is not None:
-                if not self._draw_long(*self._long):
+                if not self._draw_long(self._long):
                     yield
                     continue
-            elif self._fence is not None:
-                self._code_lines(len(self._lines), 200)
-            elif self._plain:
-                self._plain_lines()
+            elif self._verbatim is not None:
+                self._verbatim_lines(len(self._lines), 200)
             elif not self._window(final):
                 break
             self.sealed = len(self.canvas.rows)
@@ -218,10 +235,8 @@ class MarkdownStream:
         self._drop_tail()
         pending = len(self.canvas.pending)
         partial = clean("".join(self._partial)).split("\n") if self._partial else []
-        if self._fence is not None:
-            self._grow(partial, code=True)
-        elif self._plain:
-            self._grow(partial, code=False)
+        if self._verbatim is not None:
+            self._grow(partial)
         else:
             long = bool(partial) and len(partial[-1]) > LONG_LINE_CHARS
             lines = [*self._lines[self._at :], *(partial[:-1] if long else partial)]
@@ -229,7 +244,7 @@ class MarkdownStream:
                 self._draw(unit, lines, self._lines[self._at - 1] if self._at else "")
             if long:
                 self._separate()
-                self._grow(partial[-1:], code=False)
+                self._grow(partial[-1:])
         del self.canvas.pending[pending:]
 
     def draw(self) -> Iterator[None]:
@@ -250,8 +265,7 @@ class MarkdownStream:
             self._lines.extend(clean("".join(self._partial)).split("\n"))
             self._partial = []
         yield from self.settle(final=True)
-        if self._fence is not None:
-            self._close_fence(self._fence)
+        self._end_verbatim()
 
     def _drop_tail(self) -> None:
         del self.canvas.rows[self.sealed :]
@@ -263,7 +277,7 @@ class MarkdownStream:
             return True
         if len(self._lines[self._at]) > LONG_LINE_CHARS:
             self._separate()
-            self._long = (self._lines[self._at], False)
+            self._long = self._lines[self._at]
             self._at += 1
             self._joined = False
             return True
@@ -294,16 +308,19 @@ class MarkdownStream:
         for index, unit in enumerate(units):
             finished = closed or index + 1 < len(units)
             if unit.kind == "fence":
-                self._at = begin + unit.start
-                self._open_fence(lines[unit.start])
-                self._code_lines(begin + unit.end, len(lines))
-                if self._fence is not None or not finished:
+                self._at = begin + unit.start + 1
+                self._joined = False
+                self._separate()
+                self._verbatim = Fence(lines[unit.start], len(self.canvas.rows))
+                if not self._verbatim_lines(begin + unit.end, len(lines)) or not finished:
                     return True
                 continue
             most = LARGE_TABLE_CHARS if unit.kind == "table" else LARGE_UNIT_CHARS
             if _size(unit.lines(lines), finished) > most:
                 self._at = begin + unit.start
-                self._open_plain(unit.lines(lines), most)
+                self._joined = False
+                self._separate()
+                self._verbatim = LargeUnit(unit.lines(lines), most)
                 return True
             if not finished:
                 self._at = begin + unit.start
@@ -332,71 +349,54 @@ class MarkdownStream:
         if len(self.canvas.rows) > self._first_row:
             self._writer.separate()
 
-    # --- fences ------------------------------------------------------------------------------------------
+    # --- lines that are shown as they came ---------------------------------------------------------------
 
-    def _open_fence(self, line: str) -> None:
-        self._separate()
-        self._fence = Fence(line, len(self.canvas.rows))
-        self._at += 1
-        self._joined = False
-
-    def _code_lines(self, stop: int, most: int) -> None:
-        """Draws lines of the open fence, up to its end."""
-        fence = self._fence
-        assert fence is not None
+    def _verbatim_lines(self, stop: int, most: int) -> bool:
+        """Draws lines of a fence or a large unit, up to its end. True if that was reached."""
+        verbatim = self._verbatim
+        assert verbatim is not None
         for index in range(self._at, min(stop, self._at + most)):
             self._at = index + 1
-            if not fence.take(self._lines[index]):
-                self._close_fence(fence)
-                return
-            if len(fence.lines[-1]) > LONG_LINE_CHARS:
-                self._long = (fence.lines[-1], True)
-                return
-            self._writer.code(fence.lines[-1:], self._margin, fence.lines if len(fence.lines) == 1 else None)
-
-    def _close_fence(self, fence: Fence) -> None:
-        self._fence = None
-        margin = block.code_margin(self._margin, self.canvas.palette)
-        block.ask_for_colours(self.canvas, fence.lines, fence.language, margin, fence.start)
-
-    # --- what is shown as it came ------------------------------------------------------------------------
-
-    def _open_plain(self, extent: Sequence[str], most: int) -> None:
-        self._separate()
-        self._joined = False
-        size = 0
-        for self._plain, line in enumerate(extent, 2):
-            size += len(line) + 1
-            if size > most:
-                return
-
-    def _plain_lines(self) -> None:
-        for index in range(self._at, min(len(self._lines), self._at + 200)):
-            self._at = index + 1
-            line = self._lines[index]
-            if self._plain == 1 and is_blank(line):
-                self._plain = 0
-                return
-            self._plain = max(1, self._plain - 1)
+            line = verbatim.take(self._lines[index])
+            if line is None:
+                self._end_verbatim()
+                return True
             if len(line) > LONG_LINE_CHARS:
-                self._long = (line, False)
-                return
+                self._long = line
+                break
+            self._write(line, verbatim.lines if len(verbatim.lines) == 1 else None)
+        return False
+
+    def _end_verbatim(self) -> None:
+        ended, self._verbatim = self._verbatim, None
+        if isinstance(ended, Fence):
+            margin = block.code_margin(self._margin, self.canvas.palette)
+            block.ask_for_colours(self.canvas, ended.lines, ended.language, margin, ended.start)
+
+    @property
+    def _in_code(self) -> bool:
+        return self._verbatim is not None and self._verbatim.code
+
+    def _write(self, line: str, code: Sequence[str] | None = None) -> None:
+        if self._in_code:
+            self._writer.code([line], self._margin, code)
+        else:
             self._writer.plain([line])
 
-    def _grow(self, lines: Sequence[str], *, code: bool) -> None:
+    def _grow(self, lines: Sequence[str]) -> None:
         """A line that may be very long and is not complete yet (before it, what a carriage return ended)."""
         for line in lines[:-1]:
-            self._writer.code([line], self._margin) if code else self._writer.plain([line])
+            self._write(line)
         if lines:
-            self.canvas.rows.extend(self._growing.rows(lines[-1], code=code)[0])
+            self.canvas.rows.extend(self._growing.rows(lines[-1], code=self._in_code)[0])
 
-    def _draw_long(self, line: str, code: bool) -> bool:
+    def _draw_long(self, line: str) -> bool:
         """A very long line that is complete, a portion at a time. True when it is all there."""
         self._drop_tail()
-        rows, complete = self._growing.rows(line, code=code, more=DRAW_CHARS)
+        rows, complete = self._growing.rows(line, code=self._in_code, more=DRAW_CHARS)
         self.canvas.rows.extend(rows)
-        if self._fence is not None and len(self._fence.lines) == 1:
-            rows[0].code = self._fence.lines
+        if self._verbatim is not None and len(self._verbatim.lines) == 1:
+            rows[0].code = self._verbatim.lines
         if complete:
             self._long = None
             self._growing.forget()

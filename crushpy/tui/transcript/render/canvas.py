@@ -35,24 +35,12 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def wrap(text: str, width: int) -> list[WrappedLine]:
-    """Lines of at most `width` cells, broken at spaces if there are any."""
-    width = max(1, width)
-    if is_narrow(text):
-        return _wrap_narrow(text, width)
-    return _wrap_wide(text, width, words=True)
+def wrap(text: str, width: int, *, words: bool = True) -> list[WrappedLine]:
+    """Lines of at most `width` cells, broken at spaces if there are any.
 
-
-def chop(text: str, width: int) -> list[WrappedLine]:
-    """Lines of exactly `width` cells (the last may be shorter): for code, where spaces mean something."""
-    width = max(1, width)
-    if not is_narrow(text):
-        return _wrap_wide(text, width, words=False)
-    if len(text) <= width:
-        return [WrappedLine(0, len(text), "\n")]
-    cuts = [WrappedLine(at, min(at + width, len(text)), "") for at in range(0, len(text), width)]
-    cuts[-1] = cuts[-1]._replace(after="\n")
-    return cuts
+    Without `words` lines are as long as they can be: for code, where spaces mean something.
+    """
+    return (_wrap_narrow if is_narrow(text) else _wrap_wide)(text, max(1, width), words)
 
 
 def fit(text: str, width: int) -> str:
@@ -62,11 +50,11 @@ def fit(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
 
 
-def _wrap_narrow(text: str, width: int) -> list[WrappedLine]:
+def _wrap_narrow(text: str, width: int, words: bool) -> list[WrappedLine]:
     cuts: list[WrappedLine] = []
     start, length = 0, len(text)
     while length - start > width:
-        space = text.rfind(" ", start, start + width + 1)
+        space = text.rfind(" ", start, start + width + 1) if words else -1
         if space <= start:
             cuts.append(WrappedLine(start, start + width, ""))
             start += width
@@ -77,7 +65,7 @@ def _wrap_narrow(text: str, width: int) -> list[WrappedLine]:
     return cuts
 
 
-def _wrap_wide(text: str, width: int, *, words: bool) -> list[WrappedLine]:
+def _wrap_wide(text: str, width: int, words: bool) -> list[WrappedLine]:
     cuts: list[WrappedLine] = []
     start = used = 0
     space = used_to_space = -1
@@ -245,7 +233,7 @@ class Canvas:
     ) -> None:
         """Lines of spans, each broken at the right edge; `code` is what a click on the first row copies."""
         start, room = len(self.rows), self.room(margin)
-        self._put(lines, margin, fill, lambda text: chop(text, room))
+        self._put(lines, margin, fill, lambda text: wrap(text, room, words=False))
         if code is not None and len(self.rows) > start:
             self.rows[start].fill, self.rows[start].code = self.palette.fence_head, code
 

@@ -19,9 +19,9 @@ from crushpy.tui.transcript.render.canvas import (
     Span,
     TextRow,
     cells,
-    chop,
     fit,
     pieces,
+    wrap,
 )
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
@@ -179,6 +179,6 @@ def _broken(
     label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
     sign = line.sign if line.sign in "+-" else " "
     lead = fit(f"{label}{sign} ", max(3, width // 2))
-    cuts = chop(line.text, max(1, width - cells(lead)))
+    cuts = wrap(line.text, width - cells(lead), words=False)
     for index, (part, cut) in enumerate(zip(pieces(spans, cuts), cuts, strict=True)):
         yield Segment(lead if index == 0 else " " * cells(lead), gutter), part, cut.after

@@ -50,10 +50,9 @@ class Highlighter:
     """Works through requests in order, and caches the last results."""
 
     def __init__(self) -> None:
-        self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
+        self._results: OrderedDict[HighlightJob, list[Coloured | None]] = OrderedDict()
+        """Each with one result, or none while a thread is working on it."""
         self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
-        self._worker: tuple[HighlightJob, list[Coloured | None]] | None = None
-        """What a thread colours, and its result."""
 
     @property
     def busy(self) -> bool:
@@ -65,9 +64,9 @@ class Highlighter:
         None if the language is unknown or the code too large.
         """
         job = (language, code)
-        if job in self._done:
-            self._done.move_to_end(job)
-            done(self._done[job])
+        if known := self._results.get(job):
+            self._results.move_to_end(job)
+            done(known[0])
         elif not language or len(code) > MAX_CODE_CHARS or max(map(len, code.split("\n"))) > MAX_LINE_CHARS:
             done(None)
         else:
@@ -80,21 +79,17 @@ class Highlighter:
     def work(self, until: float) -> None:
         """Hands over what is coloured by now, until that time (`time.perf_counter`). A thread works: loading
         a lexer alone takes up to a fifth of a second."""
-        while self._queue:
+        while self._queue and time.perf_counter() <= until:
             job, done = self._queue[0]
-            if job not in self._done:
-                if self._worker is None or self._worker[0] != job:
-                    self._worker = (job, [])
-                    Thread(target=_colour, args=self._worker, daemon=True).start()
-                if not self._worker[1]:
-                    return
-                self._done[job] = self._worker[1][0]
-                if len(self._done) > MAX_CACHED_RESULTS:
-                    self._done.popitem(last=False)
-            self._queue.popleft()
-            done(self._done[job])
-            if time.perf_counter() > until:
+            if job not in self._results:
+                self._results[job] = []
+                Thread(target=_colour, args=(job, self._results[job]), daemon=True).start()
+                if len(self._results) > MAX_CACHED_RESULTS:
+                    self._results.popitem(last=False)
+            if not self._results[job]:
                 return
+            self._queue.popleft()
+            done(self._results[job][0])
 
 
 def _colour(job: HighlightJob, results: list[Coloured | None]) -> None:
