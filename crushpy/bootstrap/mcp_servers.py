@@ -14,7 +14,8 @@ from crushpy.engine.runtime import AskUser
 from crushpy.security.private_files import read_stored
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
-from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools
+from crushpy.tools.mcp import KNOWN_FILE, McpTool, mcp_tools
+from crushpy.tools.mcp_server import KnownServer
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:

@@ -1,14 +1,13 @@
 """What a child session receives beside summary and evidence, within budgets: the user's pins, skills, nested
 rules files and the evidence of hooks. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from crushpy.context.tags import attribute, element, safe
+from crushpy.context.tags import Count, attribute, element, quoted, safe
 from crushpy.core.messages import Data, LoadedText
 
-Count = Callable[[str], int]
 WINDOW_SHARE = 20
 """Pins take at most a twentieth of the window."""
 MIN_FILE_TOKENS = 40
@@ -64,7 +63,7 @@ def carry_pins(contents: Sequence[PinView], limit: int, count: Count) -> Carried
         while count(text) > limit and longest > least:
             longest = longest * 9 // 10
             shown = [
-                _shortened(content, longest, size, count)
+                msgspec.structs.replace(content, text=quoted(content.text, longest, count, _source(content)))
                 if content.kind in kinds and size > longest
                 else content
                 for content, size in zip(contents, sizes, strict=True)
@@ -83,18 +82,9 @@ def carry_pins(contents: Sequence[PinView], limit: int, count: Count) -> Carried
     return CarriedPins(text, facts, tuple(warnings))
 
 
-def _shortened(content: PinView, limit: int, size: int, count: Count) -> PinView:
-    text = content.text
-    where = f"view {content.name}" if content.kind == "file" else f"recall {content.name}".strip()
-    keep = len(text) * limit // size
-    while True:
-        head = keep * 2 // 3
-        tail = keep - head
-        mark = f"[... {len(text) - keep} chars cut; {where} ...]"
-        short = f"{text[:head]}\n{mark}\n{text[len(text) - tail :]}".strip("\n")
-        if keep == 0 or count(short) <= limit:
-            return msgspec.structs.replace(content, text=short)
-        keep = keep * 8 // 10
+def _source(content: PinView) -> str:
+    """The call that reads all of it."""
+    return f"view {content.name}" if content.kind == "file" else f"recall {content.name}".strip()
 
 
 def _shown(content: PinView) -> str:
@@ -115,9 +105,7 @@ IN_USE = "In use in the earlier session, and still in force:"
 BY_NAME = "Also in use, but not repeated here: skill(name) loads a skill again; rules come with their files."
 
 
-def carry_loaded(
-    sources: Sequence[LoadedText], window: int, count: Callable[[str], int]
-) -> tuple[LoadedText, ...]:
+def carry_loaded(sources: Sequence[LoadedText], window: int, count: Count) -> tuple[LoadedText, ...]:
     """What a child gets of everything loaded, in the same order: the latest in full as long as there is
     room, the rest by name."""
     room = {"skill": min(MAX_SKILLS_TOKENS, window // SKILLS_SHARE), "rules": window // RULES_SHARE}
@@ -132,7 +120,7 @@ def carry_loaded(
     return tuple(reversed(carried))
 
 
-def _shortened_skill(one: LoadedText, count: Callable[[str], int]) -> LoadedText:
+def _shortened_skill(one: LoadedText, count: Count) -> LoadedText:
     """The beginning of a skill that is too long."""
     size, keep = count(_block(one)), len(one.text)
     text = one.text

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from crushpy.context import facts
 from crushpy.context.facts import CommandFacts
 from crushpy.context.ledger import FileFact, Ledger, RunFact
-from crushpy.context.tags import element, quoted, safe
+from crushpy.context.tags import Count, element, quoted, safe
 from crushpy.core.messages import Data, Todo, counted
 
-Count = Callable[[str], int]
 Redact = Callable[[str], str]
 EVIDENCE_LINE_CHARS = 400
 """Characters of one command, todo or other line."""
@@ -110,7 +109,7 @@ def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     asked, count, left_out = found.asked, found.count, dict(found.gone)
     most, reply, answer = min(FIRST_REPLY_TOKENS, room // 8), found.reply, ""
     if reply is not None and most >= MIN_FIRST_REPLY_TOKENS:
-        text = quoted(reply.text, most, count, reply.id)
+        text = quoted(reply.text, most, count, f"recall {reply.id}")
         answer = element("note", text, id=reply.id, what="first answer")
     room -= count(answer) + 1 if answer else 0
     requests, spent = _requests(asked, room, found.request_limit, count)
@@ -151,7 +150,8 @@ def _requests(
     for number in [0, *range(len(asked) - 1, 0, -1)] if asked else []:
         short = min(request_limit, SHORT_QUOTE_TOKENS)
         for most in (request_limit, short) if number else (request_limit, room // 2, room // 4):
-            block = element("request", quoted(asked[number].text, most, count, asked[number].id))
+            text = quoted(asked[number].text, most, count, f"recall {asked[number].id}")
+            block = element("request", text)
             cost = count(block) + 1
             if spent + cost <= (
                 share if number and most > SHORT_QUOTE_TOKENS and cost > 2 * SHORT_QUOTE_TOKENS else room

@@ -160,6 +160,6 @@ def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:
         last = next((m for m in reversed(parts.middle) if m.role == role and m.says_something), None)
         if in_tail or last is None or limit <= 0:
             continue
-        text = quoted(last.text.strip(), limit, count, last.id)
+        text = quoted(last.text.strip(), limit, count, f"recall {last.id}")
         blocks.append(element("request" if role == "user" else "note", text, id=last.id, what=title))
     return "\n".join(blocks)

@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from crushpy.context.carried import loaded_text
 from crushpy.context.overrides import image_line, shorten_text
-from crushpy.context.tags import element, own_words, safe
+from crushpy.context.tags import Count, element, own_words, safe
 from crushpy.core.messages import (
     Image,
     Message,
@@ -20,8 +20,6 @@ from crushpy.core.messages import (
     ToolResult,
 )
 from crushpy.core.own_tags import DIAGNOSTICS
-
-Count = Callable[[str], int]
 
 OPENING = (
     "This session continues an earlier one. What was carried over follows: notes, not proof. Check what you "

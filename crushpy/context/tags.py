@@ -31,6 +31,8 @@ _HEADER = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """What `render.py` puts before each message of a transcript."""
+Count = Callable[[str], int]
+"""The tokens of a text."""
 
 
 def safe(text: str, tags: Collection[str] = OWN_TAGS) -> str:
@@ -78,8 +80,8 @@ def attribute(value: str) -> str:
     return " ".join(value.replace('"', "'").replace("<", "&lt;").replace(">", "&gt;").split())
 
 
-def quoted(text: str, limit: int, count: Callable[[str], int], message_id: str) -> str:
-    """`text`, or its head and tail with the id of the message that has all of it."""
+def quoted(text: str, limit: int, count: Count, source: str) -> str:
+    """`text`, or its head and tail with the call that reads all of it."""
     ends = text if len(text) <= 24 * limit else text[: 16 * limit] + text[-8 * limit :]
     size = count(ends)  # of a very long text the ends are enough
     if size <= limit:
@@ -88,6 +90,4 @@ def quoted(text: str, limit: int, count: Callable[[str], int], message_id: str) 
         return text
     keep = max(40, len(ends) * limit // size)
     head, tail = keep * 2 // 3, keep // 3
-    return (
-        f"{text[:head]}\n[... {len(text) - head - tail} chars cut; recall {message_id} ...]\n{text[-tail:]}"
-    )
+    return f"{text[:head]}\n[... {len(text) - head - tail} chars cut; {source} ...]\n{text[-tail:]}"

@@ -5,6 +5,7 @@ Every front end consumes this one stream. An event is emitted only after its rec
 what comes before and after; `tests/support/event_order.py` checks every recorded run against it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from crushpy.core.access import Access, AnswerChoice, Mode
@@ -24,6 +25,10 @@ from crushpy.core.messages import (
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
     """Base of all events."""
+
+
+Emit = Callable[[Event], None]
+"""Passes an event on to a front end."""
 
 
 class SessionOpened(Event, frozen=True, tag="session"):

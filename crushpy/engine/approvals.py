@@ -12,7 +12,7 @@ import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.errors import UsageError
-from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
+from crushpy.core.events import ApprovalDone, ApprovalNeeded, Emit, Notice
 from crushpy.core.messages import CallDecision, Data, Display, Json, ToolCall, headline
 from crushpy.engine.environment import NAMES
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
@@ -28,7 +28,6 @@ from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
-Emit = Callable[[Event], None]
 _WARM_UP_DELAY_S = 0.03
 """The model's request is sent before the first decision is prepared."""
 _EXAMPLES = (Access("bash", "command", "ls | head", writes=True), Access("view", "path", "/x"))

@@ -1,6 +1,6 @@
 """The services of one open conversation, built by `crushpy.bootstrap`."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,18 +18,9 @@ from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_trail import RunSummary
 from crushpy.engine.turn.limits import Limits
-from crushpy.tools.mcp import McpServer
+from crushpy.tools.base import McpService
 
 AskUser = Callable[[str, Json], Awaitable[Json]]
-
-
-class McpConnections(Protocol):
-    @property
-    def servers(self) -> Mapping[str, McpServer]: ...
-
-    def restart(self, name: str) -> None:
-        """Ends a server if it runs, and starts it. Raises ConsentNeeded."""
-        ...
 
 
 class McpAccess(Protocol):
@@ -47,7 +38,7 @@ class McpAccess(Protocol):
         """A front end can show the questions of servers: `ask` gets the server's name and the question."""
         ...
 
-    def hub(self) -> McpConnections:
+    def hub(self) -> McpService:
         """The servers themselves."""
         ...
 

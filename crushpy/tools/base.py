@@ -18,6 +18,7 @@ from crushpy.tools.errors import NotText, ToolError
 from crushpy.tools.files.locate import NamedPath, NamedText, explain_errors, locate
 from crushpy.tools.files.text_file import TextFile, decode
 from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
+from crushpy.tools.mcp_server import McpServer
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class McpService(Protocol):
     """The MCP servers of a conversation. Its methods raise ToolError, or ConsentNeeded."""
 
     @property
-    def servers(self) -> Mapping[str, object]: ...
+    def servers(self) -> Mapping[str, McpServer]: ...
 
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
         """The names of a server and its tool, which a model may have written in another form."""
@@ -92,6 +93,10 @@ class McpService(Protocol):
 
     def is_of_user(self, server: str) -> bool:
         """Whether it is a server of the user's, and not of the project."""
+        ...
+
+    def restart(self, name: str) -> None:
+        """Ends a server if it runs, and starts it."""
         ...
 
     async def search(self, query: str, server: str) -> str: ...

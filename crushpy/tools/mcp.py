@@ -12,9 +12,10 @@ from msgspec import Meta
 
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
-from crushpy.core.messages import Data, Json
+from crushpy.core.messages import Json
 from crushpy.tools.base import Args, CallContext, Outcome, Tool, Workspace
 from crushpy.tools.errors import ToolError
+from crushpy.tools.mcp_server import KnownServer, ToolDefinition
 
 KNOWN_FILE = "servers.json"
 MAX_DESCRIPTION_CHARS = 2_000
@@ -24,43 +25,6 @@ CHARS_PER_TOKEN = 3
 """A low estimate, for deciding whether definitions fit."""
 MAX_DEFERRED_CHARS = 300_000
 """Deferred definitions are part of every request, although not of the window: larger ones are not sent."""
-
-
-class ToolDefinition(Data, frozen=True):
-    """A tool as its server describes it, sanitised."""
-
-    name: str
-    description: str = ""
-    schema: Json = msgspec.field(default_factory=dict[str, Any])
-
-
-class KnownServer(Data, frozen=True):
-    """What is known of a server from the last time it was used."""
-
-    config: str = ""
-    """The hash of its configuration: another one is another server."""
-    protocol: str = ""
-    tools: tuple[ToolDefinition, ...] = ()
-    accepted: dict[str, ToolDefinition] = msgspec.field(default_factory=dict[str, ToolDefinition])
-    """The definitions that the user has accepted, by tool."""
-    prompts: tuple[dict[str, Any], ...] = ()
-    resources: tuple[dict[str, Any], ...] = ()
-
-
-class McpServer:
-    """A server, as front ends show it."""
-
-    def __init__(self, command_line: str, known: KnownServer | None) -> None:
-        self.command_line = command_line
-        self.known = known
-        """What it offers, once that is known."""
-        self.state: Literal["unused", "starting", "ready", "failed", "needs login"] = "unused"
-        self.error = ""
-        self.problems: list[str] = []
-
-    @property
-    def tools(self) -> tuple[ToolDefinition, ...]:
-        return self.known.tools if self.known else ()
 
 
 class McpArgs(Args, frozen=True):

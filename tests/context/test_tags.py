@@ -117,12 +117,12 @@ def count(text: str) -> int:
 
 
 def test_a_text_within_its_limit_is_quoted_as_it_is() -> None:
-    assert quoted("x" * 400, 100, count, "m1") == "x" * 400
+    assert quoted("x" * 400, 100, count, "recall m1") == "x" * 400
 
 
 @given(st.text(min_size=500, max_size=3_000), st.integers(1, 100))
-def test_a_longer_one_keeps_head_and_tail_and_names_its_id(text: str, limit: int) -> None:
-    shown = quoted(text, limit, count, "m1")
+def test_a_longer_one_keeps_head_and_tail_and_names_its_source(text: str, limit: int) -> None:
+    shown = quoted(text, limit, count, "recall m1")
     head, _, rest = shown.partition("\n[... ")
     cut, _, tail = rest.rpartition(" chars cut; recall m1 ...]\n")
     if "[... " not in text:

@@ -1,11 +1,9 @@
 """What the parts of one agent share: the services of its conversation, and the session it works in."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from crushpy.context.overrides import by_message
-from crushpy.core.events import Event
+from crushpy.core.events import Emit
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.gauge import Gauge
@@ -18,8 +16,6 @@ from crushpy.engine.user_settings import UserSettings
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 from crushpy.tools.base import Workspace
-
-Emit = Callable[[Event], None]
 
 
 class Services(msgspec.Struct, frozen=True):

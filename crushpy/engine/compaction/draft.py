@@ -16,11 +16,11 @@ from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, pla
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
-from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
+from crushpy.core.events import BoundaryCommitted, Emit, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
 from crushpy.core.templates import Template
-from crushpy.engine.agents.scope import AgentScope, Emit
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.pins_and_rules import PinService, carried_rules, load_ledger, take_snapshot
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import ContextView, Thresholds, WindowState

@@ -15,10 +15,10 @@ from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
 from crushpy.core.boundary import SummaryOrigin
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event, Progress, Retry, TextDelta, ThinkingDelta
+from crushpy.core.events import Emit, Event, Progress, Retry, TextDelta, ThinkingDelta
 from crushpy.core.messages import BOUND_PREFIX, Data, Message, SignedSummary, Usage
 from crushpy.core.templates import Template, fill_template
-from crushpy.engine.agents.scope import AgentScope, Emit
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import user_message
 from crushpy.engine.step.model_call import Draft, ModelCall
 from crushpy.llm import errors

@@ -36,7 +36,6 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.records import AuditEntry, BreakerState, CallStart, DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
-Emit = Callable[[events.Event], None]
 Checkpoint = Callable[[], Awaitable[Callable[[], None] | None]]
 """Prepares a write for the transaction that stores a result; None if nothing changed."""
 TITLE_LENGTH = 80
@@ -52,7 +51,7 @@ class LiveSession:
         self,
         store: Store,
         loaded: "LoadedSession",
-        emit: Emit,
+        emit: events.Emit,
         exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
         phrases: Callable[[], RulePhrases] | None = None,

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta, UsageReported
+from crushpy.core.events import LOADING, Emit, Retry, TextDelta, ThinkingDelta, UsageReported
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.engine.agents.scope import AgentScope
@@ -25,7 +25,6 @@ from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
-Emit = Callable[[Event], None]
 JOIN_BATCH = 500
 """Calls of a reply that are parsed before the event loop gets a turn."""
 DRAFT_INTERVAL_S = 0.25

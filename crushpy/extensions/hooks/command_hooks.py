@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Notice
+from crushpy.core.events import Emit, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Json, ToolCall
 from crushpy.core.paths import Paths, project_root
-from crushpy.engine.agents.scope import Emit
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession

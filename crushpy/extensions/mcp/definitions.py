@@ -16,7 +16,8 @@ from crushpy.core.messages import Json
 from crushpy.security.private_files import update_stored
 from crushpy.security.sanitize import clean, encodable, map_texts, one_line
 from crushpy.settings.schema import McpTools
-from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition
+from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS
+from crushpy.tools.mcp_server import KnownServer, ToolDefinition
 
 MAX_SCHEMA_BYTES = 50_000
 MAX_FOUND = 25

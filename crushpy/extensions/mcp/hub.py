@@ -27,7 +27,8 @@ from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpServer, ToolDefinition
+from crushpy.tools.mcp import KNOWN_FILE
+from crushpy.tools.mcp_server import KnownServer, McpServer, ToolDefinition
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.truncate import truncate

@@ -16,7 +16,7 @@ from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
     from crushpy.core.extension_file import FileKind
-    from crushpy.tools.mcp import McpServer
+    from crushpy.tools.mcp_server import McpServer
 
 ALWAYS = "always"
 """After a model's name: also for new conversations."""
