@@ -215,9 +215,9 @@ async def rules_command(
 
 
 def _rule_line(rule: "RuleFact") -> str:
-    by = f" by {rule.by}" if rule.by else ""
     said = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at)) if rule.at else ""
-    state = f"  ({rule.ended}{by})" if rule.ended else ""
+    ended = "ended by an earlier version" if rule.ended == "superseded" else rule.ended
+    state = f"  ({ended})" if ended else ""
     return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
 
 

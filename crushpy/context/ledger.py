@@ -125,7 +125,7 @@ class _Writer:
         self._green_at = before.green_at
         self._ended_jobs = set(before.ended_jobs)
         self._phrases = phrases
-        self._rules = RuleBook(before.rules or (), phrases.common if phrases else ())
+        self._rules = RuleBook(before.rules or ())
         self._decisions = dict.fromkeys(before.decisions)
         self._numbers = dict.fromkeys(before.numbers)
         self._loaded = dict.fromkeys(before.loaded)

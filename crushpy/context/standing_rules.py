@@ -11,7 +11,6 @@ from copy import copy
 
 import msgspec
 
-from crushpy.context.earlier_notes import marks
 from crushpy.context.tags import safe
 from crushpy.core.messages import Data, Message, Note, Text
 
@@ -27,8 +26,6 @@ WRAP_COLUMNS = 60
 MAX_LABEL_WORDS = 6
 SHORT_CLAUSE_WORDS = 5
 """In longer clauses the phrases of kind `short` name a task rather than a rule."""
-SAME_SUBJECT = 4
-"""The weight of shared words (see `subjects`) from which on two sentences are about the same."""
 NEARLY_FULL = 0.8
 """Share of their budget from which on the user is warned, before any rule is left out."""
 RULES_HEADING = (
@@ -41,11 +38,10 @@ ADDED, WITHDRAWN = (
 
 
 class UserStatement(Data, frozen=True):
-    """A sentence of the user's that is a rule, ends one, or is a decision."""
+    """A sentence of the user's that is a rule or a decision."""
 
     text: str
     rule: bool = False
-    revokes: bool = False
     decision: bool = False
     edit: str = ""
     """added or withdrawn: the user did that with the rule, outside a prompt."""
@@ -61,9 +57,7 @@ class RuleFact(Data, frozen=True):
     added: bool = False
     """By the user, not found in a prompt."""
     ended: str = ""
-    """withdrawn or superseded; empty while it applies."""
-    by: int = 0
-    """The number of the rule that superseded it, if that is one."""
+    """withdrawn; empty while it applies. In conversations of an earlier version also superseded."""
 
 
 # --- phrases ------------------------------------------------------------------------------------------------
@@ -79,9 +73,6 @@ class RulePhrases:
         plain = {kind: _plain("\n".join(some)).split("\n") for kind, some in phrases.items()}
         self._all = {kind: list(dict.fromkeys(filter(None, some))) for kind, some in plain.items()}
         self._present = self._all
-        cjk = (phrase for some in self._all.values() for phrase in some if _is_cjk(phrase))
-        self.common = {*self._all["common"], *cjk}
-        """Words that say nothing about the subject of a rule."""
 
     def find(self, text: str) -> list[UserStatement]:
         """The statements in the user's own words, in order."""
@@ -105,12 +96,11 @@ class RulePhrases:
             return UserStatement(sentence, rule=True) if labelled else None
         plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))  # not "No, ..."
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
-        words = "".join(clauses)
-        revokes, decision = self._has(words, "revoke"), self._has(words, "decision")
+        decision = self._has("".join(clauses), "decision")
         for phrase in self._present["unless"]:
             clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
         rule = labelled or self._has("".join(clauses), "phrase") or any(map(self._starts, clauses))
-        return UserStatement(sentence, rule, revokes, decision) if rule or revokes or decision else None
+        return UserStatement(sentence, rule, decision) if rule or decision else None
 
     def _has(self, words: str, kind: str) -> bool:
         return any(
@@ -273,16 +263,12 @@ def _split(shown: str) -> Iterator[tuple[int, int]]:
 
 
 class RuleBook:
-    """The rules of a lineage while they are being merged."""
+    """The rules of a lineage while they are being merged. Only the user ends one, never another sentence."""
 
-    def __init__(self, rules: Iterable[RuleFact], common: Iterable[str]) -> None:
-        self._common = common
+    def __init__(self, rules: Iterable[RuleFact]) -> None:
         self._rules = {rule.number: rule for rule in rules}
         self._next = max(self._rules, default=0) + 1
-        self._by_text: dict[str, int] = {}
-        self._by_subject: dict[str, set[int]] = {}
-        for rule in self._rules.values():
-            self._index(rule)
+        self._by_text = {_key(rule.text): rule.number for rule in self._rules.values() if not rule.ended}
 
     @property
     def rules(self) -> tuple[RuleFact, ...]:
@@ -290,66 +276,19 @@ class RuleBook:
 
     def add(self, statement: UserStatement, message_id: str, at: float) -> None:
         """Takes in the next statement of the user's."""
-        known = self._by_text.get(_key(statement.text), 0)
-        if statement.edit == "withdrawn":
-            self._end(known, "withdrawn", 0)
-            return
-        ended = [old for old in self._about(statement.text) if old != known] if statement.revokes else []
-        # "Forget port 8080, use 9090 instead": what takes a rule's place is one, although no phrase says so.
-        said = {subject for old in ended for subject in subjects(self._rules[old].text, self._common)}
-        is_rule = statement.rule or bool(ended and subjects(statement.text, self._common).keys() - said)
-        number = known or (self._next if is_rule else 0)
-        for old in ended:
-            self._end(old, "superseded", number)
-        if is_rule and not known:
-            self._next += 1
+        key = _key(statement.text)
+        known = self._by_text.get(key)
+        if statement.edit == "withdrawn" and known is not None:
+            self._rules[known] = msgspec.structs.replace(self._rules[known], ended="withdrawn")
+            del self._by_text[key]
+        elif statement.rule and known is None:
+            number = self._by_text[key] = self._next
             self._rules[number] = RuleFact(number, statement.text, message_id, at, bool(statement.edit))
-            self._index(self._rules[number])
-
-    def _index(self, rule: RuleFact) -> None:
-        if not rule.ended:
-            self._by_text[_key(rule.text)] = rule.number
-            for subject in subjects(rule.text, self._common):
-                self._by_subject.setdefault(subject, set()).add(rule.number)
-
-    def _end(self, number: int, how: str, by: int) -> None:
-        rule = self._rules.get(number)
-        if rule is not None and not rule.ended:
-            self._rules[number] = msgspec.structs.replace(rule, ended=how, by=by)
-            self._by_text.pop(_key(rule.text), None)
-
-    def _about(self, text: str) -> list[int]:
-        """The rules that apply and share a number, a name or two content words with `text`."""
-        shared: dict[int, int] = {}
-        for subject, weight in subjects(text, self._common).items():
-            for number in self._by_subject.get(subject, ()):
-                shared[number] = shared.get(number, 0) + weight
-        same = (number for number, weight in shared.items() if weight >= SAME_SUBJECT)
-        return sorted(number for number in same if not self._rules[number].ended)
+            self._next += 1
 
 
 def _key(text: str) -> str:
     return " ".join(_plain(text).split())
-
-
-_WORD = re.compile(r"[^\W\d_]{3,}|\d[\d.,]*\d|\d")
-_CJK = re.compile(r"[\u2e80-\uffef]+")
-
-
-def subjects(text: str, common: Iterable[str]) -> dict[str, int]:
-    """What a sentence is about, with weights: names and numbers 4, words and single digits 2, pairs of CJK
-    characters 1. `common` are words that do not count."""
-    head, colon, rest = text.partition(":")
-    text = rest if colon and head.isupper() else text  # a label such as HARD CONSTRAINT
-    found = dict.fromkeys(marks(text), 4)
-    for word in _WORD.findall(_CJK.sub(" ", _plain(text))):
-        if word not in common:
-            found.setdefault(word.removesuffix("s")[:6], 4 if word[0].isdigit() and len(word) > 1 else 2)
-    if _CJK.search(text):
-        for phrase in common:
-            text = text.replace(phrase, " ") if _is_cjk(phrase) else text
-        found |= {run[at : at + 2]: 1 for run in _CJK.findall(text) for at in range(len(run) - 1)}
-    return found
 
 
 class CarriedRules(Data, frozen=True):

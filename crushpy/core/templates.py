@@ -39,7 +39,9 @@ NAMES: dict[str, dict[str, object]] = {
 
 PHRASES = "rules"
 """The template with the phrases of standing rules. Not a prompt but TOML: texts by language and kind."""
-PHRASE_KINDS = ("label", "lead", "start", "short", "phrase", "unless", "revoke", "decision", "common")
+PHRASE_KINDS = ("label", "lead", "start", "short", "phrase", "unless", "decision")
+FORMER_KINDS = ("revoke", "common")
+"""In copies of an earlier version: not used any more, because no sentence ends a rule."""
 
 
 class TemplateProblem(CrushpyError):
@@ -160,6 +162,8 @@ def read_phrases(text: str, origin: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {kind: [] for kind in PHRASE_KINDS}
     for language, table in cast("dict[str, dict[str, object]]", languages).items():
         for kind, value in table.items() if hasattr(table, "items") else [(language, None)]:
+            if kind in FORMER_KINDS:
+                continue
             if kind not in found or not isinstance(value, str):
                 kinds = ", ".join(PHRASE_KINDS)
                 raise TemplateProblem(

@@ -163,47 +163,40 @@ def test_a_rule_has_the_id_and_the_time_of_its_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "later",
+    ("before", "later"),
     [
-        "Forget the rule about port 8417.",
-        "From now on the service must listen on another port of the gateway.",
-        "The gateway service no longer needs 8417.",
+        (
+            "You are not allowed to access the production database.",
+            "The production database no longer accepts connections.",
+        ),
+        ("Always run the gateway service on port 8417.", "Forget the rule about port 8417."),
+        ("Always run the gateway service on port 8417.", "The gateway service no longer needs 8417."),
+        ("Always run the gateway service on port 8417.", "Always run the gateway service on port 9000."),
+        ("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in CET."),
+        ("Don't touch vendor/.", "It's fine to edit vendor/ now."),
+        ("Commit nie auf main.", "Vergiss main, ab jetzt stattdessen auf dev."),
+        ("No uses tabuladores.", "El proyecto ya no usa tabuladores."),
+        ("Ne touche jamais au dossier vendor.", "Le dossier vendor n'existe plus, oublie-le."),
+        ("テストは必ず実行してください。", "テストはもう必要ありません。"),
+        ("不要修改数据库。", "数据库不再接受连接。"),
     ],
 )
-def test_a_later_sentence_that_revokes_and_shares_the_subject_supersedes(later: str) -> None:
-    before = "Always run the gateway service on port 8417."
-    found = book(before, later)
-    assert found[0].ended == "superseded" and before not in valid(before, later)
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        "Always run the gateway service on port 9000.",
-        "Forget it.",
-        "From now on, write commit messages in English.",
-        "Why is port 8417 used instead?",
-    ],
-)
-def test_rules_are_both_carried_when_in_doubt(later: str) -> None:
-    before = "Always run the gateway service on port 8417."
+def test_no_sentence_ends_a_rule(before: str, later: str) -> None:
+    assert before in valid(before), "it is a rule"
     assert before in valid(before, later)
 
 
-def test_a_rule_that_ended_is_listed_with_its_successor() -> None:
-    first, second = book("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in CET.")
-    assert (first.ended, first.by, second.ended) == ("superseded", 2, "")
-
-
-def test_the_name_of_a_folder_is_a_subject() -> None:
-    later = "It's fine to edit vendor/ now."
-    assert valid("Don't touch vendor/.", later) == [later]
-
-
-def test_replacing_rule_is_carried() -> None:
+def test_a_rule_and_its_successor_are_both_carried_in_order() -> None:
     successor = "Forget port 8080, use 9090 instead."
-    assert valid("Always use port 8080.", successor) == [successor]
-    assert valid("Always use port 8080.", "Forget port 8080.") == []
+    assert valid("Always use port 8080.", successor) == ["Always use port 8080.", successor]
+
+
+def test_a_rule_that_an_earlier_version_ended_is_restored_by_adding_it() -> None:
+    ended = RuleFact(1, "Never push to main.", ended="superseded")
+    note = Note(f"{ADDED}\n{ended.text}", about="rule")
+    facts = FactReader("/work", (), lambda: PHRASES).extract_all(said("Go on.", note))
+    rules = Ledger(rules=(ended,)).merged(facts, messages=2, phrases=PHRASES).rules or ()
+    assert [(rule.number, rule.ended) for rule in rules] == [(1, "superseded"), (2, "")]
 
 
 def test_the_user_adds_and_withdraws_rules_by_notes() -> None:
@@ -267,6 +260,14 @@ def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> Non
     (tmp_path / "rules.toml").write_text("[tlh]\nphrase = 'not ever, jupa'")
     found = rule_phrases(Templates(tmp_path))().find("Do not ever push. Never pull.")
     assert [entry.text for entry in found] == ["Do not ever push."]
+
+
+def test_kinds_of_an_earlier_version_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[en]\nstart = 'never'\nrevoke = 'forget'\ncommon = 'the'\n")
+    problems: list[TemplateProblem] = []
+    used = rule_phrases(Templates(tmp_path, on_problem=problems.append))()
+    assert [found.text for found in used.find("Never push. Forget it.")] == ["Never push."]
+    assert not problems
 
 
 @given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))
