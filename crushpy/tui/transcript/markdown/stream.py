@@ -6,7 +6,6 @@ so it looks the same however it arrived.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -15,7 +14,7 @@ from rich.style import Style
 
 from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown import block
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -137,44 +136,6 @@ class LargeUnit:
         return None if self._left < 0 and is_blank(line) else line
 
 
-# --- very long lines ------------------------------------------------------------------------------------
-
-
-class GrowingLine:
-    """The rows of one line, as it grows or as there is time to draw it: only the last one changes."""
-
-    def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
-        self._canvas = canvas
-        self._margin = margin
-        self._base = base
-        self.forget()
-
-    def forget(self) -> None:
-        """The next line is another one."""
-        self._drawn = ("", False)
-        """The text that is drawn, and whether it is code."""
-        self._rows: list[TextRow] = []
-        self._last = 0
-        """Where the last row begins."""
-
-    def rows(self, line: str, *, code: bool, more: int = sys.maxsize) -> tuple[list[TextRow], bool]:
-        """The rows of the line, of at most so many characters `more` than before, and whether it is all."""
-        text = line.expandtabs(4) if code else line.replace("\t", "    ")
-        if self._drawn[1] is not code or not text.startswith(self._drawn[0]):
-            self.forget()
-        shown = text[: len(self._drawn[0]) + more]
-        palette = self._canvas.palette
-        margin = block.code_margin(self._margin, palette) if code else self._margin
-        style = palette.code if code else self._base
-        again = Canvas(palette, self._canvas.width)
-        draw = again.code if code else again.prose
-        draw([[(shown[self._last :], style)]], margin.later if self._last else margin, style)
-        self._rows[-1:] = again.rows
-        self._last = len(shown) - len(again.rows[-1].text) + again.rows[-1].gutter
-        self._drawn = (shown, code)
-        return self._rows, shown == text
-
-
 # --- the stream -----------------------------------------------------------------------------------------
 
 
@@ -188,7 +149,6 @@ class MarkdownStream:
         self.canvas = canvas
         self._writer = block.Writer(canvas, margin, base, breaks=breaks)
         self._margin = margin
-        self._base = base
         self._first_row = len(canvas.rows)
         self.sealed = len(canvas.rows)
         """How many rows of the canvas will not change any more (but for their colours)."""
@@ -198,9 +158,8 @@ class MarkdownStream:
         self._joined = False
         self._verbatim: Fence | LargeUnit | None = None
         """The fence or the large unit whose lines are being drawn."""
-        self._growing = GrowingLine(canvas, margin, base)
-        self._long: str | None = None
-        """A very long line that is complete and being drawn."""
+        self._long = ""
+        """What is left to draw of a very long line."""
 
     def feed(self, text: str) -> None:
         """More text. Cheap: nothing is drawn."""
@@ -215,11 +174,9 @@ class MarkdownStream:
     def settle(self, *, final: bool = False) -> Iterator[None]:
         """Draws finished units permanently, step by step."""
         self._drop_tail()
-        while self._at < len(self._lines) or self._long is not None:
-            if self._long is not None:
-                if not self._draw_long(self._long):
-                    yield
-                    continue
+        while self._at < len(self._lines) or self._long:
+            if self._long:
+                self._long = self._write(self._long)
             elif self._verbatim is not None:
                 self._verbatim_lines(len(self._lines), 200)
             elif not self._window(final):
@@ -236,7 +193,7 @@ class MarkdownStream:
         pending = len(self.canvas.pending)
         partial = clean("".join(self._partial)).split("\n") if self._partial else []
         if self._verbatim is not None:
-            self._grow(partial)
+            self._write_all(partial)
         else:
             long = bool(partial) and len(partial[-1]) > LONG_LINE_CHARS
             lines = [*self._lines[self._at :], *(partial[:-1] if long else partial)]
@@ -244,7 +201,7 @@ class MarkdownStream:
                 self._draw(unit, lines, self._lines[self._at - 1] if self._at else "")
             if long:
                 self._separate()
-                self._grow(partial[-1:])
+                self._write_all(partial[-1:])
         del self.canvas.pending[pending:]
 
     def draw(self) -> Iterator[None]:
@@ -361,10 +318,9 @@ class MarkdownStream:
             if line is None:
                 self._end_verbatim()
                 return True
-            if len(line) > LONG_LINE_CHARS:
-                self._long = line
+            self._long = self._write(line, verbatim.lines if len(verbatim.lines) == 1 else None)
+            if self._long:
                 break
-            self._write(line, verbatim.lines if len(verbatim.lines) == 1 else None)
         return False
 
     def _end_verbatim(self) -> None:
@@ -373,34 +329,31 @@ class MarkdownStream:
             margin = block.code_margin(self._margin, self.canvas.palette)
             block.ask_for_colours(self.canvas, ended.lines, ended.language, margin, ended.start)
 
-    @property
-    def _in_code(self) -> bool:
-        return self._verbatim is not None and self._verbatim.code
-
-    def _write(self, line: str, code: Sequence[str] | None = None) -> None:
-        if self._in_code:
-            self._writer.code([line], self._margin, code)
+    def _write(self, line: str, block: Sequence[str] | None = None) -> str:
+        """Draws a line as it came; of a very long one the beginning. Returns the rest."""
+        if self._verbatim is not None and self._verbatim.code:
+            room = self.canvas.room(self._margin) - 1
+            shown, after, rest = _cut(line, max(1, DRAW_CHARS // room) * room)
+            self._writer.code([shown], self._margin, block)
         else:
-            self._writer.plain([line])
+            shown, after, rest = _cut(line, DRAW_CHARS, " ")
+            self._writer.plain([shown])
+        self.canvas.rows[-1].end = after
+        return rest
 
-    def _grow(self, lines: Sequence[str]) -> None:
-        """A line that may be very long and is not complete yet (before it, what a carriage return ended)."""
-        for line in lines[:-1]:
-            self._write(line)
-        if lines:
-            self.canvas.rows.extend(self._growing.rows(lines[-1], code=self._in_code)[0])
+    def _write_all(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            rest = self._write(line)
+            while rest:
+                rest = self._write(rest)
 
-    def _draw_long(self, line: str) -> bool:
-        """A very long line that is complete, a portion at a time. True when it is all there."""
-        self._drop_tail()
-        rows, complete = self._growing.rows(line, code=self._in_code, more=DRAW_CHARS)
-        self.canvas.rows.extend(rows)
-        if self._verbatim is not None and len(self._verbatim.lines) == 1:
-            rows[0].code = self._verbatim.lines
-        if complete:
-            self._long = None
-            self._growing.forget()
-        return complete
+
+def _cut(line: str, size: int, at: str = "") -> tuple[str, str, str]:
+    """Cuts a line that is longer than `size`, if possible where it has `at`: before it, it, and behind it."""
+    if len(line) <= size:
+        return line, "\n", ""
+    place = line.rfind(at, 1, size) if at else -1
+    return (line[:place], at, line[place + 1 :]) if place > 0 else (line[:size], "", line[size:])
 
 
 def _size(lines: Sequence[str], finished: bool) -> int:
