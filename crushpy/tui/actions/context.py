@@ -47,10 +47,9 @@ class ContextCommands(CommandGroup):
     async def pin_item(self, item: TranscriptItem, message_id: str) -> None:
         """Pins the message that an item shows: of a call, its result."""
         if isinstance(item, ToolItem):
-            results = (message for message in self.conversation.history if message.result is not None)
-            message_id = next(
-                (result.id for result in results if result.result and result.result.call_id == item.id), ""
-            )
+            history = self.conversation.history
+            results = {message.result.call_id: message.id for message in history if message.result}
+            message_id = results.get(item.id, "")
         if not message_id:
             raise RefusedCommand("Not pinned: this message is not stored.", "Wait until it is complete.")
         self.say(await self._pin(lambda board: board.add_message(message_id)))
@@ -103,9 +102,9 @@ class ContextCommands(CommandGroup):
             return
         title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
         title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
-        choices = [Choice(str(rule.number), f"{rule.number} {_line(rule.text)}") for rule in listed.valid]
-        number = await self.choose(title, choices, "Enter shows a rule and offers to pin or drop it")
-        rule = next((template for template in listed.valid if str(template.number) == number), None)
+        rules = {str(rule.number): rule for rule in listed.valid}
+        choices = [Choice(number, f"{number} {_line(rule.text)}") for number, rule in rules.items()]
+        rule = rules.get(await self.choose(title, choices, "Enter offers to pin or drop a rule") or "")
         if rule is None:
             return
         choices = [

@@ -157,15 +157,9 @@ class SessionCommands(CommandGroup):
         await self._ask_elsewhere(options, error)
 
     def _new_options(self) -> StartOptions:
+        of_this_start = ("prompt", "pick", "session", "resume_latest", "fork", "at", "compaction")
         return msgspec.structs.replace(
-            self.chat.options,
-            prompt="",
-            pick=False,
-            session="",
-            resume_latest=False,
-            fork=False,
-            at="",
-            compaction="",
+            self.chat.options, **{name: getattr(StartOptions(), name) for name in of_this_start}
         )
 
     async def _go_over(self, options: StartOptions) -> None:

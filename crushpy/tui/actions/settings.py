@@ -119,14 +119,10 @@ class ExtensionCommands(CommandGroup):
         await self._files("Sub-agents", ("agents",))
 
     async def _files(self, title: str, kinds: "Sequence[FileKind]") -> None:
-        found = [extension for kind in kinds for extension in self.conversation.commands.find(kind)]
         rows = [
-            Choice(
-                str(extension.file),
-                extension.name,
-                f"{extension.status}: {one_line(extension.reason or extension.description)}",
-            )
-            for extension in found
+            Choice(str(file.file), file.name, f"{file.status}: {one_line(file.reason or file.description)}")
+            for kind in kinds
+            for file in self.conversation.commands.find(kind)
         ]
         await self._open(title, rows)
 

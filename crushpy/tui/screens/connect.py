@@ -89,11 +89,7 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     demo = ModelSource(
         catalog.DEMO, True, "built in, no key needed", catalog.DEMO, "A tour of crushpy: no network, no cost"
     )
-    return [
-        *(server for server in found if server.ready),
-        demo,
-        *(server for server in found if not server.ready),
-    ]
+    return sorted([*found, demo], key=lambda source: not source.ready)
 
 
 def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:

@@ -118,8 +118,8 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
     return [group, *(row for row in rows if row.kind != TOOL)]
 
 
-def _ordered(by_kind: Mapping[str, int]) -> list[str]:
-    return sorted(by_kind, key=lambda kind: list(WINDOW_PARTS).index(part_of(kind)))
+def _ordered(by_kind: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(by_kind.items(), key=lambda pair: list(WINDOW_PARTS).index(part_of(pair[0])))
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class InspectorScreen(OverlayScreen[None]):
         by_kind = inspection.by_kind()
         labels = [
             Content.assemble(self._mark(kind), f" {kind} {short_count(size)} {self._share(size)}")
-            for kind, size in ((kind, by_kind[kind]) for kind in _ordered(by_kind))
+            for kind, size in _ordered(by_kind)
         ]
         free, left = (self._glyphs[FREE], f"${part_style(FREE)}"), short_count(inspection.budget.remaining)
         labels.append(Content.assemble(free, (f" free {left}", "$text-muted")))
@@ -276,8 +276,7 @@ class InspectorScreen(OverlayScreen[None]):
 
     def _fill(self) -> None:
         if self.by_kind:
-            by_kind = self._inspection.by_kind()
-            rows = [Row(kind, "", by_kind[kind], False) for kind in _ordered(by_kind)]
+            rows = [Row(kind, "", size, False) for kind, size in _ordered(self._inspection.by_kind())]
         else:
             rows = list(self._inspection.rows) if self.tools_apart else _grouped(self._inspection.rows)
         self._rows = sorted(rows, key=lambda row: -row.tokens) if self.largest_first else rows

@@ -55,10 +55,8 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
 
     def _show_heading(self) -> None:
         hits = sum(len(session.hits) for session in self._found)
-        detail = Content.styled(
-            self.folder_label + (f"  {counted(hits, 'hit')}" if self.filter_text.strip() else ""),
-            "$text-muted",
-        )
+        found = f"  {counted(hits, 'hit')}" if self.filter_text.strip() else ""
+        detail = Content.styled(f"{self.folder_label}{found}", "$text-muted")
         if self._indexing is not None:
             detail = Content.assemble(_progress_bar(self._indexing), "  ", detail)
         self.query_one("#heading", Static).update(Content.assemble("Search  ", detail))

@@ -258,11 +258,8 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     def _tip_of(self, row: TreeRow) -> TreeRow:
         """The last session that continues this one."""
-        following = {
-            session.session.parent_id: session
-            for session in self._sessions.values()
-            if session.relation == "continues"
-        }
+        later = [session for session in self._sessions.values() if session.relation == "continues"]
+        following = {session.session.parent_id: session for session in later}
         for _ in self._sessions:  # a damaged record may be a circle
             row = following.get(row.session.id, row)
         return row

@@ -4,6 +4,7 @@ A line is named by its item's key and its row. The name does not depend on the l
 stays in place while they change.
 """
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ LARGE_SOURCE_CHARS = 20_000
 ROWS_PER_STEP = 1_000
 """Rows that are searched in one step."""
 
+_WORD = re.compile(r"\S+")
 
 # --- selections ------------------------------------------------------------------------------------------
 
@@ -79,15 +81,9 @@ def word_at(cache: RenderCache, name: int, x: int) -> Selection | None:
     if index is None or number < 0:
         return None
     row = cache.rows(index)[number]
-    text = row.text
-    if not row.gutter <= x < len(text) or text[x].isspace():
-        return None
-    start = end = x
-    while start > row.gutter and not text[start - 1].isspace():
-        start -= 1
-    while end < len(text) and not text[end].isspace():
-        end += 1
-    return Selection(Offset(start, name), Offset(end, name))
+    words = (word.span() for word in _WORD.finditer(row.text, row.gutter))
+    found = next(((start, end) for start, end in words if start <= x < end), None)
+    return Selection(Offset(found[0], name), Offset(found[1], name)) if found else None
 
 
 def whole_item(key: int) -> Selection:
@@ -128,12 +124,7 @@ def match_spans(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
     text = row.text.lower()
     if not sought or len(text) != len(row.text):  # some letters are longer in lower case
         return ()
-    found: list[tuple[int, int]] = []
-    at = text.find(sought, row.gutter)
-    while at >= 0:
-        found.append((at, at + len(sought)))
-        at = text.find(sought, at + len(sought))
-    return tuple(found)
+    return tuple(found.span() for found in re.compile(re.escape(sought)).finditer(text, row.gutter))
 
 
 def find_match(cache: RenderCache, sought: str, start: Match, step: int) -> Search:

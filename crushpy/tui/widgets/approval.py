@@ -180,9 +180,7 @@ class ChoiceList(Static):
         super().__init__(id="keys")
         self._all = tuple(choices)
         self._amends, self._escapes = amends, escapes
-        lasting = sorted(
-            (choice for choice in choices if _lasts(choice)), key=lambda choice: choice.kind != "always"
-        )
+        lasting = sorted(filter(_lasts, choices), key=lambda choice: choice.kind != "always")
         self._usual = tuple(choice for choice in choices if not _lasts(choice) or choice in lasting[:1])
         self.at = 0
         self.all_shown = len(self._usual) == len(self._all)

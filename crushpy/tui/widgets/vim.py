@@ -39,14 +39,6 @@ def _last_letter(text: str, at: int) -> int:
     return max(start, end - 1)
 
 
-def _left(text: str, at: int, count: int) -> int:
-    return max(_line_start(text, at), at - count)
-
-
-def _right(text: str, at: int, count: int) -> int:
-    return min(_line_end(text, at), at + count)
-
-
 def _line_starts(text: str) -> list[int]:
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
@@ -69,23 +61,16 @@ _RUN = re.compile(r"(?P<word>\w+|[^\w\s]+)|\s+")
 """Letters, signs or blanks in a row; the first two are words."""
 
 
-def _words(text: str) -> list[re.Match[str]]:
-    return [run for run in _RUN.finditer(text) if run["word"]]
+def _words(text: str) -> list[tuple[int, int]]:
+    return [run.span() for run in _RUN.finditer(text) if run["word"]]
 
 
-def _word_forward(text: str, at: int, count: int) -> int:
-    starts = [word.start() for word in _words(text) if word.start() > at]
-    return starts[count - 1] if len(starts) >= count else len(text)
-
-
-def _word_back(text: str, at: int, count: int) -> int:
-    starts = [word.start() for word in _words(text) if word.start() < at]
-    return starts[-count] if len(starts) >= count else 0
+def _nth(places: list[int], count: int, otherwise: int) -> int:
+    return places[count - 1] if len(places) >= count else otherwise
 
 
 def _word_end(text: str, at: int, count: int) -> int:
-    ends = [word.end() - 1 for word in _words(text) if word.end() - 1 > at]
-    return ends[count - 1] if len(ends) >= count else max(0, len(text) - 1)
+    return _nth([end - 1 for _, end in _words(text) if end - 1 > at], count, max(0, len(text) - 1))
 
 
 def _find(text: str, at: int, count: int, how: str, letter: str) -> int | None:
@@ -125,13 +110,12 @@ def _whole_lines(text: str, one: int, other: int) -> Reach:
 
 
 _MOTIONS: dict[str, Motion] = {
-    "h": _left,
-    "l": _right,
-    " ": _right,
+    "h": lambda text, at, count: max(_line_start(text, at), at - count),
+    "l": lambda text, at, count: min(_line_end(text, at), at + count),
     "j": _vertical,
     "k": lambda text, at, count: _vertical(text, at, -count),
-    "w": _word_forward,
-    "b": _word_back,
+    "w": lambda text, at, count: _nth([start for start, _ in _words(text) if start > at], count, len(text)),
+    "b": lambda text, at, count: _nth([start for start, _ in _words(text) if start < at][::-1], count, 0),
     "e": _word_end,
     "0": lambda text, at, _: _line_start(text, at),
     "^": lambda text, at, _: _first_letter(text, at),
@@ -139,6 +123,8 @@ _MOTIONS: dict[str, Motion] = {
     "gg": lambda text, _, count: _line_of(text, count),
     "G": lambda text, _, count: _line_of(text, count),
 }
+
+_MOTIONS[" "] = _MOTIONS["l"]
 
 VimMode = Literal["insert", "normal"]
 MAX_COUNT = 999
@@ -177,7 +163,7 @@ class Vim:
             self._last_change = (command, _inserted(before, text, cursor))
             self._inserting = None
         self.mode, self.typed = "normal", ""
-        return Edited(text, _left(text, cursor, 1))
+        return Edited(text, _MOTIONS["h"](text, cursor, 1))
 
     def reset(self, text: str, mode: VimMode | None = None) -> None:
         """Starts over with another text: the undo history of the previous one does not apply to it."""
@@ -236,16 +222,13 @@ class Vim:
             return self._again(now)
         if rest in ("p", "P"):
             return self._put(rest, count, typed, now)
-        if rest[0] == "r":
-            end = at + count
-            if end > _line_end(text, at) or not rest[1].isprintable():
+        if rest == "~" or rest[0] == "r":
+            swaps, end = rest == "~", min(_line_end(text, at), at + count)
+            if not swaps and (end < at + count or not rest[1].isprintable()):
                 return now
             self._changes(now, typed)
-            return Edited(text[:at] + rest[1] * count + text[end:], end - 1)
-        if rest == "~":
-            end = min(_line_end(text, at), at + count)
-            self._changes(now, typed)
-            return Edited(text[:at] + text[at:end].swapcase() + text[end:], end)
+            new = text[at:end].swapcase() if swaps else rest[1] * count
+            return Edited(text[:at] + new + text[end:], end if swaps else end - 1)
         to = self._goal(rest, count, now)
         return now if to is None else Edited(text, to)
 

@@ -32,6 +32,7 @@ MAX_INLINE_CHARS = 6_000
 MAX_MARKS = {"[": 250, "!": 500, "<": 500, "*": 800, "_": 800, "~": 800, "`": 800, "&": 800, "\\": 2_000}
 """A paragraph with more of these is shown as it came: parsing it would take too long."""
 
+_EMPHASIS = {"strong_open": BOLD, "em_open": ITALIC, "s_open": STRIKE}
 _MARKED = re.compile(r"[\\`*_~\[\]<&]|https?://")
 _URL = re.compile(r"https?://[^\s<>\"'`|\\^{}]+")
 _ABSOLUTE = re.compile(r"(?:https?|ftp)://[!-~]+|mailto:[!-~]+", re.IGNORECASE)
@@ -90,12 +91,8 @@ class _Inline:
                     self._add(" ", self._style)
                 case "softbreak" | "hardbreak":
                     self._lines.append([])
-                case "strong_open":
-                    self._styles.append(self._palette.over(self._style, BOLD))
-                case "em_open":
-                    self._styles.append(self._palette.over(self._style, ITALIC))
-                case "s_open":
-                    self._styles.append(self._palette.over(self._style, STRIKE))
+                case "strong_open" | "em_open" | "s_open":
+                    self._styles.append(self._palette.over(self._style, _EMPHASIS[token.type]))
                 case "strong_close" | "em_close" | "s_close":
                     self._styles.pop()
                 case "link_open":
@@ -383,11 +380,8 @@ def _row(
     broken: list[list[list[Span]]] = []
     for cell, width in zip(row, widths, strict=False):
         cuts = wrap("".join([text for text, _ in cell]), width)
-        broken.append(
-            [[(part.text, part.style or base) for part in line] for line in pieces(cell, cuts)]
-            if cell
-            else [[]]
-        )
+        lines: list[list[Segment]] = pieces(cell, cuts) if cell else [[]]
+        broken.append([[(part.text, part.style or base) for part in line] for line in lines])
     for number in range(max(map(len, broken), default=0)):
         line: list[Span] = []
         for column, cell in enumerate(broken):

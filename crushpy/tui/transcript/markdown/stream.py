@@ -37,10 +37,14 @@ _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 # --- units ----------------------------------------------------------------------------------------------
 
 
+UnitKind = Literal["block", "item", "fence", "table"]
+_KINDS: dict[str, UnitKind] = {"table_open": "table", "fence": "fence"}
+
+
 class Unit(NamedTuple):
     """Lines that are drawn together. `start` and `end` count in the text that was given."""
 
-    kind: Literal["block", "item", "fence", "table"]
+    kind: UnitKind
     start: int
     end: int
     tokens: "Sequence[Token]"
@@ -59,17 +63,12 @@ def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
     """The units of `lines`. `joined`: they begin with an item of the list that came before."""
     starts: list[Unit] = []
     for inside in _blocks(block.parse_blocks("\n".join([*lines, ""])), 0):
-        match inside[0].type:
-            case "bullet_list_open" | "ordered_list_open":
-                for item in _blocks(inside[1:-1], 1):
-                    starts.append(Unit("item", _line(item), 0, item, joined))
-                    joined = True
-            case "table_open":
-                starts.append(Unit("table", _line(inside), 0, inside))
-            case "fence":
-                starts.append(Unit("fence", _line(inside), 0, inside))
-            case _:
-                starts.append(Unit("block", _line(inside), 0, inside))
+        if inside[0].type in ("bullet_list_open", "ordered_list_open"):
+            for item in _blocks(inside[1:-1], 1):
+                starts.append(Unit("item", _line(item), 0, item, joined))
+                joined = True
+        else:
+            starts.append(Unit(_KINDS.get(inside[0].type, "block"), _line(inside), 0, inside))
         joined = False
     ends = [*(unit.start for unit in starts), len(lines)][1:]
     return [unit._replace(end=end) for unit, end in zip(starts, ends, strict=False)]

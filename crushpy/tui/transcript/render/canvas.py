@@ -122,10 +122,7 @@ class TextRow:
     def strip(self, width: int) -> Strip:
         """The line, exactly `width` cells wide. A row is drawn for one width only."""
         if self._strip is None:
-            used = 0
-            for segment in self.segments:
-                used += cells(segment.text)
-            segments = self.segments
+            segments, used = self.segments, sum([cells(segment.text) for segment in self.segments])
             if used < width:
                 segments = [*segments, *self._rest(width - used)]
             strip = Strip(segments, max(used, width))

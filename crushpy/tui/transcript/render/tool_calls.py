@@ -222,10 +222,7 @@ def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]
     lines = list(lines_of(display.text))
     start = len(canvas.rows)
     inside = margin.add(Segment(" ", palette.code))
-    for at in range(0, len(lines), 200):
-        shown = [[(line.expandtabs(4), palette.code)] for line in lines[at : at + 200]]
-        canvas.code(shown, inside if at == 0 else inside.later, palette.code)
-        yield
+    yield from _code(lines, canvas, inside, palette.code)
     ask_for_colours(canvas, lines, one_line(display.language).lower(), inside, start)
 
 
@@ -245,8 +242,12 @@ def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator
     if left_out > 0:
         note = f"… {counted(left_out, 'line')} left out …"
         lines = [*lines[: MAX_OUTPUT_LINES // 2], note, *lines[-MAX_OUTPUT_LINES // 2 :]]
+    yield from _code(lines, canvas, inside, style)
+
+
+def _code(lines: Sequence[str], canvas: Canvas, margin: Margin, style: Style) -> Iterator[None]:
     for at in range(0, len(lines), 200):
-        canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
+        canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], margin, style)
         yield
 
 
