@@ -79,7 +79,7 @@ def _report(found: "Sequence[Replay]") -> list[str]:
         ("  cached", [f"{replayed.usage.cache_read_tokens:,}" for replayed in found]),
         ("output tokens", [f"{replayed.usage.output_tokens:,}" for replayed in found]),
         ("cost", [f"${replayed.usage.cost:.4f}" if replayed.usage.cost else "-" for replayed in found]),
-        ("facts carried", [f"{replayed.facts[1]} of {replayed.facts[0]}" for replayed in found]),
+        ("recorded facts carried", [f"{replayed.facts[1]} of {replayed.facts[0]}" for replayed in found]),
     ]
     lines = format_table([(name, *row) for name, row in rows], right=range(1, len(found) + 1))
     for replayed in found:
@@ -88,7 +88,7 @@ def _report(found: "Sequence[Replay]") -> list[str]:
             at = f"{made.trigger} ({made.moment})" if made.moment else made.trigger
             place = f"after {counted(made.number, 'message')}, before {made.before_message or 'the end'}"
             sizes = f"{made.tokens_before:,} -> {made.tokens_after:,} tokens"
-            lines.append(f"  {place}: {at}, {sizes}, {made.carried} of {made.facts} facts carried")
+            lines.append(f"  {place}: {at}, {sizes}, {made.carried} of {made.facts} recorded facts carried")
     return [*lines, *_unknown(found)]
 
 

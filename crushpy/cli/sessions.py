@@ -299,7 +299,7 @@ def _row_line(row: "TreeRow") -> str:
         facts = of_this_boundary(boundary.facts).values()
         total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
         if total:
-            words.append(f"{carried}/{total} facts carried")
+            words.append(f"{carried}/{total} recorded facts carried")
         if since := lineage_words(boundary):
             words.append(f"since the root {since}")
         if boundary.moment:

@@ -106,11 +106,11 @@ def fact_words(facts: Mapping[str, FactCount]) -> str:
     )
 
 
-def kept_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, int] = (0, 0)) -> str:
-    """How many facts were kept, and which were not; empty if there were none. If none of this boundary was
-    lost, those since the start count, `lineage`."""
+def carried_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, int] = (0, 0)) -> str:
+    """How many of the recorded facts were carried, and which were not; empty if there were none. If all of
+    this boundary were, those since the start count, `lineage`."""
     total = sum(count[0] for count in facts.values())
-    kept = sum(count[2] for count in facts.values())
+    carried = sum(count[2] for count in facts.values())
     if not total:
         return ""
     lost = [
@@ -125,11 +125,9 @@ def kept_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, in
     ]
     tools = f"; {', '.join(loaded)} carried" if loaded else ""
     if lost:
-        return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
-    total, kept = max((total, kept), lineage)
-    if kept < total:
-        return f"{kept} of {total} facts kept{tools}"
-    return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
+        return f"{carried} of {total} recorded facts carried{tools}; not carried: {', '.join(lost)}"
+    total, carried = max((total, carried), lineage)
+    return f"{carried} of {total} recorded facts carried{tools}"
 
 
 def _many(number: int, one: str) -> str:

@@ -61,7 +61,9 @@ async def test_page_shows_the_conversation_and_runs_no_hostile_text(tmp_path: Pa
         assert await page.run("[...document.querySelectorAll('#tree button')].length") == 2
         assert await page.run("document.querySelectorAll('article').length") == 5
         assert await page.run("!!document.querySelector('svg .window')")
-        assert "4 of 5 facts carried" in await page.run("document.querySelector('.card').textContent")
+        assert "4 of 5 recorded facts carried" in await page.run(
+            "document.querySelector('.card').textContent"
+        )
         assert await page.run("document.querySelector('.removed').textContent") == "-old line"
         colours = "[...document.querySelectorAll('.added, .removed')].map(e => getComputedStyle(e).color)"
         assert len(set(await page.run(colours))) == 2

@@ -191,7 +191,11 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
     second = await continued(store, root, "## Goal\nRepair it.", "go on", "yes", summary_model="test/model")
     third = await continued(store, second, "## Goal\nNearly.", "more", "sure", trigger="agent", cost=0.25)
     async with shown(SessionReaderScreen(library, third.id), (100, 30)) as screen:
-        for part in ("started by the agent", "75,000 → ~9,000 tokens", " facts kept; not kept: "):
+        for part in (
+            "started by the agent",
+            "75,000 → ~9,000 tokens",
+            " recorded facts carried; not carried: ",
+        ):
             assert part in screen.text
         assert "$0.2500" in screen.text
         assert "before this: 4 messages in 2 sessions" in screen.text

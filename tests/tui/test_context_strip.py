@@ -139,7 +139,7 @@ async def test_the_card_has_the_facts_as_its_headline_and_two_strips_to_scale() 
     boundary = Boundary("b", "p", "c", "auto", 60_000, 15_000, facts={"paths": FactCount(48, 0, 48)})
     async with stage([BoundaryItem(boundary, "s")], (80, 30)) as here:
         lines = [line.strip(" ▌") for line in here.text().split("\n")]
-        at = lines.index("All 48 facts kept")
+        at = lines.index("48 of 48 recorded facts carried")
         assert "Context compacted" in lines[at - 1]
         assert lines[at + 1] == lines[at + 2] == "▀" * 72
         before, after = (

@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from textual.color import Color
 from textual.geometry import Size
 
-from crushpy.context.coverage import kept_words
+from crushpy.context.coverage import carried_words
 from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import WORDMARK, Greeting, card
@@ -191,21 +191,24 @@ def test_chart_is_left_out_when_there_is_no_data() -> None:
     assert window_chart([RequestMade(10)], 0, 80, 6).plain == ""
 
 
-# --- what was kept -----------------------------------------------------------------------------------------
+# --- what was carried --------------------------------------------------------------------------------------
 
 
-def test_card_describes_what_was_kept() -> None:
-    assert kept_words({}) == kept_words({"paths": (0, 0, 0)}) == ""
-    assert kept_words({"paths": (1, 0, 1)}) == "the one fact kept"
-    assert kept_words({"paths": (3, 0, 3), "todos": (2, 1, 2)}) == "all 5 facts kept"
+def test_card_describes_what_was_carried() -> None:
+    assert carried_words({}) == carried_words({"paths": (0, 0, 0)}) == ""
+    assert carried_words({"paths": (1, 0, 1)}) == "1 of 1 recorded facts carried"
+    assert carried_words({"paths": (3, 0, 3), "todos": (2, 1, 2)}) == "5 of 5 recorded facts carried"
     lost = {"paths": (40, 9, 39), "commands": (8, 1, 8), "requests": (2, 0, 0)}
-    assert kept_words(lost) == "47 of 50 facts kept; not kept: 1 path, 2 requests of yours"
+    assert carried_words(lost) == "47 of 50 recorded facts carried; not carried: 1 path, 2 requests of yours"
 
 
 def test_the_headline_says_the_same_as_the_figure_since_the_start() -> None:
-    assert kept_words({"requests": (1, 0, 1)}, (74, 74)) == "all 74 facts kept"
-    assert kept_words({"requests": (1, 0, 1)}, (74, 70)) == "70 of 74 facts kept"
-    assert kept_words({"requests": (2, 0, 1)}, (74, 70)) == "1 of 2 facts kept; not kept: 1 request of yours"
+    assert carried_words({"requests": (1, 0, 1)}, (74, 74)) == "74 of 74 recorded facts carried"
+    assert carried_words({"requests": (1, 0, 1)}, (74, 70)) == "70 of 74 recorded facts carried"
+    assert (
+        carried_words({"requests": (2, 0, 1)}, (74, 70))
+        == "1 of 2 recorded facts carried; not carried: 1 request of yours"
+    )
 
 
 async def test_prose_stops_at_a_hundred_columns(start: Start, llm: ScriptedLLM) -> None:

@@ -64,7 +64,7 @@ async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
     async with shown(SessionTreeScreen(library, family.tip.id, nothing), (160, 40)) as screen:
         first, second, undone, tip = tree(screen)
         assert "session 1" in first
-        assert "session 2 · auto 75k → ~9.0k · 4 of 5 facts kept · 4 msg" in second
+        assert "session 2 · auto 75k → ~9.0k · 4 of 5 recorded facts carried · 4 msg" in second
         assert "undone after session 2" in undone
         assert "undone" in undone
         assert "● session 3 · tip · here · agent" in tip

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.context.coverage import fact_words, kept_words, tokens_words
+from crushpy.context.coverage import carried_words, fact_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, of_this_boundary
 from crushpy.core.errors import CrushpyError
@@ -225,8 +225,8 @@ class SessionTreeScreen(OverlayScreen[str | None]):
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger not in KEEPS_CONTEXT:
             tokens = tokens_words(boundary, boundary.reported_after, messages.short_count)
-            kept = kept_words(of_this_boundary(boundary.facts), boundary.lineage)
-            words += [f"{boundary.trigger} {tokens}".strip(), kept.partition(";")[0]]
+            carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
+            words += [f"{boundary.trigger} {tokens}".strip(), carried.partition(";")[0]]
         elif boundary is not None:
             words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]

@@ -307,7 +307,7 @@
     return joined(
       boundary.trigger,
       `${short(boundary.tokens_before)} → ${short(boundary.tokens_after)} tokens`,
-      total ? `${carried} of ${count(total, "fact")} carried` : "",
+      total ? `${carried} of ${count(total, "recorded fact")} carried` : "",
       boundary.summary_source ? `summary: ${joined(boundary.summary_source, boundary.summary_model)}` : "",
       boundary.moment ? `at ${boundary.moment}` : "",
       money(boundary.cost),
@@ -324,7 +324,7 @@
     if (boundary.undone_at) card.classList.add("undone");
     card.tabIndex = -1;
     if (facts.length) {
-      card.append(fold(["Facts carried"], () => [factTable(facts)]));
+      card.append(fold(["Recorded facts carried"], () => [factTable(facts)]));
     }
     const seed = session.messages.length ? session.messages[0].parts.find((part) => part.type === "seed") : null;
     if (seed) card.append(...seedFolds(seed));

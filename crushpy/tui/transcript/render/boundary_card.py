@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.context.coverage import kept_words, lineage_words, tokens_words
+from crushpy.context.coverage import carried_words, lineage_words, tokens_words
 from crushpy.context.inspect import FREE
 from crushpy.core.boundary import Boundary, of_this_boundary
 from crushpy.core.messages import counted
@@ -46,10 +46,10 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
-    kept = kept_words(of_this_boundary(boundary.facts), boundary.lineage)
-    if kept:
+    carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
+    if carried:
         headline = palette.over(palette.text, BOLD)
-        canvas.line(f"{kept[:1].upper()}{kept[1:]}", headline, inside)
+        canvas.line(carried, headline, inside)
     after = boundary.tokens_after if item.reported is None else item.reported
     _strips(boundary.tokens_before, after, canvas, inside)
     since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
