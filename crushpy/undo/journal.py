@@ -16,8 +16,7 @@ import msgspec
 from crushpy.core.messages import Data
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.undo.restoration import Step
-from crushpy.undo.states import FileState, path_from_stored, stored_path
-from crushpy.undo.workspace_index import Noticed
+from crushpy.undo.states import MISSING, RecordedChange, path_from_stored, stored_path
 from crushpy.util.processes import started_at, still_runs
 
 
@@ -167,27 +166,26 @@ CLOCK_TOLERANCE_S = 0.1
 
 
 def changes_between(
-    changes: Sequence[Noticed], begun: float, last_seen: float
-) -> list[tuple[Noticed, FileState | None]]:
-    """The changes from `begun` on, each with the state it led to; None if the path was changed again later.
+    changes: Sequence[RecordedChange], begun: float, last_seen: float
+) -> list[RecordedChange]:
+    """The changes from `begun` on; the state after it is None if the path was changed again later.
 
     Changes older than the command are skipped: they were made before it, and not noticed.
     """
-    new = {noticed.path for noticed in changes if noticed.before.kind == "missing"}
-    found: list[tuple[Noticed, FileState | None]] = []
-    for noticed in changes:
-        changed_at = _changed_at(noticed, new)
-        if changed_at < begun - CLOCK_TOLERANCE_S:
-            continue
-        in_time = changed_at <= last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
-        found.append((noticed, noticed.after if in_time else None))
-    return found
+    new = {change.path for change in changes if change.before.kind == "missing"}
+    timed = [(change, _changed_at(change, new)) for change in changes]
+    end = last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
+    return [
+        change if changed_at <= end else msgspec.structs.replace(change, after=None)
+        for change, changed_at in timed
+        if changed_at >= begun - CLOCK_TOLERANCE_S
+    ]
 
 
-def _changed_at(change: Noticed, new: set[str]) -> float:
+def _changed_at(change: RecordedChange, new: set[str]) -> float:
     """When a path last changed, according to the file system."""
     path = change.path
-    if change.after.kind == "missing":
+    if change.after == MISSING:
         parent = os.path.dirname(path)  # noqa: PTH120
         while parent != "/" and not os.path.isdir(parent):  # noqa: PTH112
             parent = os.path.dirname(parent)  # noqa: PTH120

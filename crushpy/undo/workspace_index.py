@@ -18,7 +18,7 @@ from crushpy.core.messages import Data
 from crushpy.security.private_files import write_private
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.undo.object_store import FileSnapshotter
-from crushpy.undo.states import MISSING, FileState
+from crushpy.undo.states import MISSING, FileState, RecordedChange
 
 Signature = tuple[int, int, int, int]
 """Modification time, status change time, size, inode."""
@@ -86,12 +86,6 @@ class ScanStopped(Exception):
     """A scan was stopped; what it had read by then is in the index."""
 
 
-class Noticed(Data, frozen=True):
-    path: str
-    before: FileState
-    after: FileState
-
-
 class _Folder(NamedTuple):
     time: int
     names: tuple[str, ...]
@@ -139,7 +133,7 @@ class WorkspaceIndex:
         self.ready = False
         """True after the first complete scan."""
 
-    def scan(self) -> list[Noticed]:
+    def scan(self) -> list[RecordedChange]:
         """Scans the whole workspace; returns what changed since the last scan.
 
         Raises TooManyFiles, ScanStopped, OSError.
@@ -151,7 +145,7 @@ class WorkspaceIndex:
             merged = {change.path: change for change in changes}
             for noticed in self._scan_once(earlier):
                 first = merged.get(noticed.path)
-                merged[noticed.path] = Noticed(
+                merged[noticed.path] = RecordedChange(
                     noticed.path, first.before if first else noticed.before, noticed.after
                 )
             changes = list(merged.values())
@@ -173,7 +167,7 @@ class WorkspaceIndex:
 
     # --- scanning ----------------------------------------------------------------------------------------
 
-    def _scan_once(self, earlier: dict[str, _Folder]) -> list[Noticed]:
+    def _scan_once(self, earlier: dict[str, _Folder]) -> list[RecordedChange]:
         seen: dict[str, None] = {}
         now = time.time_ns()
         queue: list[tuple[str, IgnoreFilter | None]] = [(self.root, None)]
@@ -245,34 +239,34 @@ class WorkspaceIndex:
 
     def _compare(
         self, changed: dict[str, list[str]], removed: list[str], now: int, earlier: dict[str, _Folder]
-    ) -> list[Noticed]:
+    ) -> list[RecordedChange]:
         """Reads what may have changed, folder by folder, and updates the index."""
         # Sequential: threads would contend for the interpreter and take twice as long.
         noticed = (path for folder, paths in changed.items() for path in self._read_paths(folder, paths, now))
         found = [
             change
             for change in noticed
-            if change.before.kind != "missing" or not _was_ignored(change.path, change.after, earlier)
+            if change.before.kind != "missing" or not _was_ignored(change, earlier)
         ]
         for path in removed:
             known = self._entries[path]
             self._set_entry(path, None)
             self._folders.pop(path, None)
             if not os.path.lexists(path):  # otherwise it is ignored now
-                found.append(Noticed(path, known.state, MISSING))
+                found.append(RecordedChange(path, known.state, MISSING))
         return found
 
-    def _read_paths(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
+    def _read_paths(self, folder: str, paths: list[str], now: int) -> list[RecordedChange]:
         """Those of these paths of one folder that changed."""
         if self._stopping:
             raise ScanStopped
-        found: list[Noticed] = []
+        found: list[RecordedChange] = []
         # If the folder was removed meanwhile, the next scan notices.
         with suppress(OSError), open_folder(Path(folder)) as opened:
             found += (one for path in paths if (one := self._read(opened, path, now)))
         return found
 
-    def _read(self, folder: Folder, path: str, now: int) -> Noticed | None:
+    def _read(self, folder: Folder, path: str, now: int) -> RecordedChange | None:
         known = self._entries.get(path)
         before = known.state if known else MISSING
         name = path.rpartition("/")[2]
@@ -286,7 +280,7 @@ class WorkspaceIndex:
         is_recent = now - max(status.st_mtime_ns, status.st_ctime_ns) < CLOCK_STEP_NS
         signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         self._set_entry(path, _Entry(None if is_recent or state.kind == "folder" else signature, state))
-        return None if before.same(state) else Noticed(path, before, state)
+        return None if before.same(state) else RecordedChange(path, before, state)
 
     def _set_entry(self, path: str, entry: _Entry | None) -> None:
         """Sets the entry of a path; None removes it."""
@@ -309,9 +303,10 @@ class WorkspaceIndex:
         return [(os.fsencode(path), entry.signature, entry.state) for path, entry in self._entries.items()]
 
 
-def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:
+def _was_ignored(change: RecordedChange, earlier: dict[str, _Folder]) -> bool:
     """Whether the rules of the last scan skipped this path: it may have existed all along."""
-    above = path
+    path = above = change.path
+    is_folder = change.after is not None and change.after.kind == "folder"
     while above:
         above = above.rpartition("/")[0]
         known = earlier.get(above or "/")
@@ -319,7 +314,7 @@ def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bo
             current = above.rstrip("/")
             for part in path[len(current) + 1 :].split("/"):
                 current = f"{current}/{part}"
-                if known.rules.ignores(current, is_folder=current != path or state.kind == "folder"):
+                if known.rules.ignores(current, is_folder=current != path or is_folder):
                     return True
             return False
     return False

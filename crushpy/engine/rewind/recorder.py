@@ -138,7 +138,7 @@ class ChangeRecorder:
         """Stores the content of files, and records that they are about to be changed."""
         states = await in_thread(self._before, paths)
         batch_id = new_id()
-        changes = ((path, state, None) for path, state in states.items())
+        changes = (RecordedChange(path, state) for path, state in states.items())
         await self._store.file_changes.add(self._recorded(watched, changes, batch_id), watched.message_id)
         self._batches[id(watched)] = batch_id, list(states)
         self._tell_of_trouble()
@@ -179,8 +179,7 @@ class ChangeRecorder:
             if not self._jobs.running():
                 self._job = None
             if author is not None and found:
-                noticed = ((change.path, change.before, change.after) for change in found)
-                changes = self._recorded(author, noticed, new_id())
+                changes = self._recorded(author, found, new_id())
                 await self._store.file_changes.add(changes, message_id, since)
             if self._noted is not None:
                 await in_thread(self._files.keep_index)
@@ -199,7 +198,7 @@ class ChangeRecorder:
         self._tell_of_trouble()
 
     def _recorded(
-        self, watched: ObservedCall, changes: Iterable[tuple[str, FileState, FileState | None]], batch: str
+        self, watched: ObservedCall, changes: Iterable[RecordedChange], batch: str
     ) -> list[RecordedChange]:
         return self._files.recorded(
             changes,
@@ -291,9 +290,9 @@ async def _recorded(store: Store, files: UndoFiles, left: journal.InterruptedCom
     recorded = {change.path: change.after for change in earlier if change.number > command.since}
     changes = files.recorded(
         (
-            (noticed.path, noticed.before, after)
-            for noticed, after in made
-            if not (after and (known := recorded.get(noticed.path)) and after.same(known))
+            change
+            for change in made
+            if not (change.after and (known := recorded.get(change.path)) and change.after.same(known))
         ),
         root_id=command.root_id,
         session_id=command.session_id,

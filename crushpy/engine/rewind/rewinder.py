@@ -417,7 +417,7 @@ class Rewinder:
                 self._files.journal.remove(entry.id)
             raise
         changes = self._files.recorded(
-            ((step.path, step.now, step.target) for step in done.steps),
+            (RecordedChange(step.path, step.now, step.target) for step in done.steps),
             root_id=entry.root_id,
             session_id=entry.session_id,
             source=entry.source,

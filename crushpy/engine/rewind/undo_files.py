@@ -9,12 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
 from crushpy.undo.journal import InterruptedCommand, Journal, RunningCommand, RunningCommands
 from crushpy.undo.object_store import FileSnapshotter, ObjectStore, committed, hash_of
 from crushpy.undo.states import FileState, RecordedChange
-from crushpy.undo.workspace_index import IndexFile, Noticed, WorkspaceIndex
+from crushpy.undo.workspace_index import IndexFile, WorkspaceIndex
 from crushpy.util.uncancellable import in_thread
 
 JOURNAL = "journal"
@@ -67,16 +69,14 @@ class UndoFiles:
             self.snapshotter.problem = f"{error.strerror or error} ({self.folder})"
             return ""
 
-    def recorded(
-        self, changes: Iterable[tuple[str, FileState, FileState | None]], **about: Any
-    ) -> list[RecordedChange]:
-        """Paths with their states before and after, as they are stored; `about`: the other fields of all."""
+    def recorded(self, changes: Iterable[RecordedChange], **about: Any) -> list[RecordedChange]:
+        """The changes as they are stored; `about`: the other fields of all."""
         own = {"machine": self.machine, "host": platform.node() or "this machine", "created_at": time.time()}
-        return [RecordedChange(path, before, after, **own, **about) for path, before, after in changes]
+        return [msgspec.structs.replace(change, **own, **about) for change in changes]
 
     # --- the index ---------------------------------------------------------------------------------------
 
-    def look(self) -> list[Noticed]:
+    def look(self) -> list[RecordedChange]:
         """Scans the workspace for changes since the last scan. Raises TooManyFiles, ScanStopped."""
         with self._looking:
             found = self._opened_index().scan()
@@ -159,7 +159,7 @@ class UndoFiles:
             if command is not None:
                 self.running.write(command)
 
-    def changes_of(self, left: InterruptedCommand) -> list[Noticed]:
+    def changes_of(self, left: InterruptedCommand) -> list[RecordedChange]:
         """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
         rows = IndexFile(left.index, str(self.workspace)).read()
         if not rows:

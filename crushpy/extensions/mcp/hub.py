@@ -19,8 +19,8 @@ from crushpy.core.messages import Diff, Image, Json
 from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.login_index import wants_login
-from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, login_needed
-from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
+from crushpy.extensions.mcp.mcp_process import Heard, McpError, McpProcess, login_needed
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec, Verb
 from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
@@ -58,6 +58,12 @@ class Server(McpServer):
         self.process: McpProcess | None = None
         self.wire_name = ""
         """Its name in that process, which all conversations share; each connection has another."""
+
+    async def order(
+        self, verb: Verb, name: str, arguments: Json | None = None, heard: Heard = lambda _: None
+    ) -> Json:
+        assert self.process is not None
+        return await self.process.carry_out(verb, self.wire_name, name=name, arguments=arguments, heard=heard)
 
     def find(self, tool: str) -> ToolDefinition | None:
         return next((each for each in self.tools if each.name == tool), None)
@@ -148,13 +154,13 @@ class McpHub:
             done += f" of {total:g}" if total else ""
             context.emit(one_line(f"{done} {report.data.get('message') or ''}".strip())[:200] + "\n")
 
-        return to_outcome(server, await self._order(one, "call", tool, arguments, heard), context)
+        return to_outcome(server, await one.order("call", tool, arguments, heard), context)
 
     async def read(
         self, server: str, name: str, verb: Literal["read", "prompt"] = "read", arguments: Json | None = None
     ) -> str:
         """The text of a resource, or of a prompt."""
-        data = await self._order(await self.connect(server), verb, name, arguments)
+        data = await (await self.connect(server)).order(verb, name, arguments)
         text = "\n\n".join(str(each["text"]) for each in data["content"] if each.get("text"))
         return redact(truncate(text).text)
 
@@ -175,22 +181,6 @@ class McpHub:
     async def close(self) -> None:
         for server in self.servers.values():
             self._disconnect(server)
-
-    async def _order(
-        self,
-        one: Server,
-        verb: Literal["call", "read", "prompt", "lists"],
-        name: str,
-        arguments: Json | None = None,
-        heard: Callable[[McpReport], None] = lambda _: None,
-    ) -> Json:
-        assert one.process is not None
-        try:
-            return await one.process.carry_out(
-                verb, one.wire_name, name=name, arguments=arguments, heard=heard
-            )
-        except McpError as error:
-            raise ToolError(str(error)) from None
 
     # --- connections -------------------------------------------------------------------------------------
 
@@ -282,7 +272,7 @@ class McpHub:
         if found is None:
             await self.connect(name)
             if one.find(tool) is None:
-                self._learn(one, await self._order(one, "lists", ""))  # it may be new
+                self._learn(one, await one.order("lists", ""))  # it may be new
             found = one.find(tool)
         if found is None:
             near = definitions.search_tools({name: one.tools}, tool.replace("_", " ")) or "none"

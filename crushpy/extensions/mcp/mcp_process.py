@@ -7,6 +7,7 @@ from collections.abc import Callable
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
+from crushpy.tools.errors import ToolError
 from crushpy.util.helper_process import HelperProcess
 
 _VARIABLES = (
@@ -16,7 +17,7 @@ _VARIABLES = (
 """The environment of the process: what a keyring and HTTP need, and no key of a provider."""
 
 
-class McpError(CrushpyError):
+class McpError(CrushpyError, ToolError):
     """A server failed, or the process did."""
 
     needs_login = False
