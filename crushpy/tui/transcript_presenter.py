@@ -80,8 +80,6 @@ class TranscriptPresenter:
         self._last_message = ""
         self._card: int | None = None
         """The card whose tokens the next reply reports."""
-        self._stored: dict[int, str] = {}
-        """Ids of messages that were shown before they were stored, by their keys in the view."""
 
     def show(self, item: TranscriptItem) -> None:
         """Adds an item that does not come from an event."""
@@ -96,11 +94,8 @@ class TranscriptPresenter:
 
     def message_id(self, key: int) -> str:
         """The message that an item of the view shows; empty if it is none, or not stored yet."""
-        match self._view.item(key):
-            case UserItem() | ReplyItem() | ThinkingItem() | ToolItem() as item:
-                return item.message_id or self._stored.get(key, "")
-            case _:
-                return ""
+        item = self._view.item(key)
+        return item.message_id if isinstance(item, UserItem | ReplyItem | ThinkingItem | ToolItem) else ""
 
     def find(self, message: Message, words: Sequence[str] = ()) -> int:
         """The key of the item that shows a message, preferably one that has the words; -1 if none does."""
@@ -136,7 +131,6 @@ class TranscriptPresenter:
         """
         self._reply = self._thinking = self._card = self._branch_call = None
         self._tools.clear()
-        self._stored.clear()
         self._branches.clear()
         first = {branch.first: branch for branch in branches}
         starts = [number for number, message in enumerate(history) if message.id in first]
@@ -180,13 +174,11 @@ class TranscriptPresenter:
                 if event.id in self._tools:
                     self._view.stream(self._tools[event.id], event.text)
             case events.MessageCommitted() | events.TurnEnded():
-                if isinstance(event, events.MessageCommitted):
-                    self._last_message = event.message_id
-                    shown = (key for key in (self._thinking, self._reply) if key is not None)
-                    self._stored.update(dict.fromkeys(shown, event.message_id))
-                self._end_thinking()
+                stored = event.message_id if isinstance(event, events.MessageCommitted) else ""
+                self._last_message = stored or self._last_message
+                self._end_thinking(stored)
                 if self._reply is not None:
-                    self._view.finish(self._reply)
+                    self._view.finish(self._reply, stored)
                     self._reply = None
             case events.Retry():
                 for key in (self._thinking, self._reply):  # what was streamed of the reply that failed
@@ -257,9 +249,9 @@ class TranscriptPresenter:
         result = ToolResult("", "branch", event.report.text, display=event.report, ended=ended)
         self._finish_call(self._branches.pop(), result)
 
-    def _end_thinking(self) -> None:
+    def _end_thinking(self, message_id: str = "") -> None:
         seconds = int(self._thinking_until - self._thinking_since)
-        self._change(self._thinking, done=True, seconds=seconds)
+        self._change(self._thinking, done=True, seconds=seconds, message_id=message_id)
         self._thinking = None
 
     def _change(self, key: int | None, **changes: object) -> None:

@@ -148,14 +148,15 @@ class RenderCache:
             self._drop(entry.key)
         self._streamed_to.add(entry.key)
 
-    def finish(self, index: int) -> None:
-        """Marks an item that grew as complete."""
+    def finish(self, index: int, message_id: str) -> None:
+        """Marks an item that grew as complete; it is stored as that message."""
         entry = self.model[index]
         if entry.streamed is None:
             return
         item = entry.current_item()
-        done = isinstance(item, ReplyItem | ThinkingItem)
-        entry.set_item(msgspec.structs.replace(item, done=True) if done else item)
+        if isinstance(item, ReplyItem | ThinkingItem):
+            item = msgspec.structs.replace(item, done=True, message_id=message_id)
+        entry.set_item(item)
         drawing = self.drawings.get(entry.key)
         if drawing is not None and isinstance(item, ReplyItem) and drawing.finish():
             self._advance(index, drawing)

@@ -140,9 +140,9 @@ class Transcript(InteractionHost):
         if text:
             self._change(key, self.cache.stream, text)
 
-    def finish(self, key: int) -> None:
-        """Marks what was streamed as complete."""
-        self._change(key, self.cache.finish)
+    def finish(self, key: int, message_id: str = "") -> None:
+        """Marks what was streamed as complete; it is stored as that message."""
+        self._change(key, self.cache.finish, message_id)
 
     def _change(self, key: int, change: Callable[..., None], *arguments: object) -> None:
         """Changes an item, unless it was removed."""

@@ -191,21 +191,21 @@ class ChoiceList(Static):
 
     def keys(self) -> frozenset[str]:
         """All keys that have a meaning here."""
-        numbers = (str(number) for number in range(1, len(self._choices) + 1))
         others = () if self.all_shown else (MORE,)
         others += (EXPLAIN, AMEND) if self._amends else ()
-        return frozenset((*(choice.key for choice in self._choices), *numbers, *others, *STEPS, "enter"))
+        return frozenset((*self._by_key, *others, *STEPS))
+
+    @property
+    def _by_key(self) -> dict[str, AnswerChoice]:
+        numbered = {str(number): choice for number, choice in enumerate(self._choices, 1)}
+        return numbered | {choice.key: choice for choice in self._choices} | {"enter": self._choices[self.at]}
 
     def pressed(self, key: str) -> AnswerChoice | None:
         """The choice for a key; None if it only moves the pointer."""
         if key in STEPS:
             self.at = max(0, min(len(self._choices) - 1, self.at + STEPS[key]))
             return None
-        if key == "enter":
-            return self._choices[self.at]
-        if key.isdigit():
-            return self._choices[int(key) - 1]
-        return next(choice for choice in self._choices if choice.key == key)
+        return self._by_key[key]
 
     def rows(self, width: int, *, listed: bool) -> Content:
         """A row for each choice if there is room; otherwise in a line."""

@@ -291,21 +291,13 @@ class Canvas:
         """Requests the colours of pending code, which is drawn again once they are known."""
         asked, self.pending = self.pending, []
         for pending in asked:
-            results: list[Coloured] = []
 
-            def done(
-                coloured: Coloured | None, pending: Pending = pending, results: list[Coloured] = results
-            ) -> None:
-                if coloured is None or not wanted():
-                    return
-                results.append(coloured)
-                if len(results) == len(pending.codes):
-                    rows = pending.redo(results)
-                    if len(rows) == pending.height:
-                        self.rows[pending.start : pending.start + pending.height] = rows
+            def done(coloured: Sequence[Coloured] | None, pending: Pending = pending) -> None:
+                rows = pending.redo(coloured) if coloured is not None and wanted() else ()
+                if len(rows) == pending.height:
+                    self.rows[pending.start : pending.start + pending.height] = rows
 
-            for code in pending.codes:
-                highlighter.request(pending.language, code, done)
+            highlighter.request(pending.language, pending.codes, done)
 
 
 # --- text that is not markdown --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from threading import Thread
@@ -12,6 +12,8 @@ ColouredPiece = tuple[str, str]
 """Some code and its role: a name of `styles.INLINE`, or empty."""
 Coloured = list[list[ColouredPiece]]
 """Lines of pieces."""
+Done = Callable[[Sequence[Coloured] | None], None]
+"""Called with the lines of each code of a request; None if they cannot be coloured."""
 
 MAX_CODE_CHARS = 120_000
 MAX_LINE_CHARS = 1_000
@@ -42,32 +44,29 @@ _ROLES = (
 _OTHER_NAMES = {"patch": "diff"}
 """Languages by names that pygments does not know."""
 
-HighlightJob = tuple[str, str]
-"""A language and some code."""
+HighlightJob = tuple[str, tuple[str, ...]]
+"""A language and some codes that are coloured together."""
 
 
 class Highlighter:
     """Works through requests in order, and caches the last results."""
 
     def __init__(self) -> None:
-        self._results: OrderedDict[HighlightJob, list[Coloured | None]] = OrderedDict()
+        self._results: OrderedDict[HighlightJob, list[Sequence[Coloured] | None]] = OrderedDict()
         """Each with one result, or none while a thread is working on it."""
-        self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
+        self._queue: deque[tuple[HighlightJob, Done]] = deque()
 
     @property
     def busy(self) -> bool:
         return bool(self._queue)
 
-    def request(self, language: str, code: str, done: Callable[[Coloured | None], None]) -> None:
-        """Calls `done` with the lines of `code`; at once if they are known, else from `work`.
-
-        None if the language is unknown or the code too large.
-        """
-        job = (language, code)
+    def request(self, language: str, codes: tuple[str, ...], done: Done) -> None:
+        """Calls `done` at once if the colours are known, or the codes too large for any; else from `work`."""
+        job = (language, codes)
         if known := self._results.get(job):
             self._results.move_to_end(job)
             done(known[0])
-        elif not language or len(code) > MAX_CODE_CHARS or max(map(len, code.split("\n"))) > MAX_LINE_CHARS:
+        elif not language or any(map(_is_too_large, codes)):
             done(None)
         else:
             self._queue.append((job, done))
@@ -92,14 +91,17 @@ class Highlighter:
             done(self._results[job][0])
 
 
-def _colour(job: HighlightJob, results: list[Coloured | None]) -> None:
-    """Adds the lines of the code to `results`."""
-    lines: Coloured | None = None
+def _is_too_large(code: str) -> bool:
+    return len(code) > MAX_CODE_CHARS or max(map(len, code.split("\n"))) > MAX_LINE_CHARS
+
+
+def _colour(job: HighlightJob, results: list[Sequence[Coloured] | None]) -> None:
+    """Adds the lines of the codes to `results`."""
+    coloured: list[Coloured] | None = None
     with suppress(Exception):  # a lexer that fails must not end the app
-        lexer = _lexer(job[0])
-        tokens = lexer.get_tokens(f"{job[1]}\n") if lexer else ()  # some lexers need the line break
-        lines = _lines([(text, _role(str(kind))) for kind, text in tokens], job[1])
-    results.append(lines)
+        if lexer := _lexer(job[0]):
+            coloured = [_lines(lexer, code) for code in job[1]]
+    results.append(coloured)
 
 
 @cache
@@ -123,17 +125,17 @@ def _role(kind: str) -> str:
     return next((role for prefix, role in _ROLES if kind.startswith(prefix)), "")
 
 
-def _lines(pieces: list[ColouredPiece], code: str) -> Coloured | None:
+def _lines(lexer: Any, code: str) -> Coloured:
+    """The lines of some code. Raises ValueError if the lexer adds or loses a character."""
     lines: Coloured = [[]]
-    for text, role in pieces:
+    for kind, text in lexer.get_tokens(f"{code}\n"):  # some lexers need the line break
         first, *rest = text.split("\n")
         if first:
-            lines[-1].append((first, role))
+            lines[-1].append((first, _role(str(kind))))
         for line in rest:
-            lines.append([(line, role)] if line else [])
+            lines.append([(line, _role(str(kind)))] if line else [])
     if lines[-1] == []:
         lines.pop()  # after the line break that was added
-    # A lexer that adds or loses a character must not change what is shown.
     if "\n".join(["".join([text for text, _ in line]) for line in lines]) != code:
-        return None
+        raise ValueError("the code was changed")
     return lines
