@@ -16,14 +16,13 @@ from crushpy.tui.transcript.render.canvas import (
     Canvas,
     Margin,
     Pending,
-    Span,
     TextRow,
     cells,
     fit,
     pieces,
     wrap,
 )
-from crushpy.tui.transcript.render.highlight import Coloured
+from crushpy.tui.transcript.render.highlight import Coloured, ColouredPiece
 from crushpy.tui.transcript.render.styles import Palette
 
 MIN_COLUMNS_SIDE_BY_SIDE = 120
@@ -41,6 +40,8 @@ class DiffLine(NamedTuple):
     text: str
     old: int = 0
     new: int = 0
+    code: Sequence[ColouredPiece] = ()
+    """The text with syntax colours, once they are known."""
 
 
 class _Layout(NamedTuple):
@@ -66,12 +67,12 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
     numbers = digits if canvas.width >= MIN_COLUMNS_FOR_NUMBERS else 0
     look = _Layout(canvas.palette, margin, canvas.room(margin), numbers)
 
-    def rows(coloured: Sequence[Coloured] | None) -> list[TextRow]:
-        spans = _spans(lines, coloured, canvas.palette)
-        return list(_side_by_side(lines, spans, look) if wide else _unified(lines, spans, look))
+    def rows(coloured: Sequence[Coloured] = ()) -> list[TextRow]:
+        shown = list(_with_colours(lines, coloured)) if coloured else lines
+        return list(_side_by_side(shown, look) if wide else _unified(shown, look))
 
     start = len(canvas.rows)
-    canvas.rows.extend(rows(None))
+    canvas.rows.extend(rows())
     codes = tuple("\n".join([line.text for line in lines if line.sign in signs]) for signs in ("- ", "+ "))
     name = PurePath(diff.path).name
     if lines and name:
@@ -104,78 +105,69 @@ def read_diff(unified: str) -> Iterator[DiffLine]:
         old, new = old + (sign != "+"), new + (sign != "-")
 
 
-def _spans(
-    lines: Sequence[DiffLine], coloured: Sequence[Coloured] | None, palette: Palette
-) -> list[list[Span]]:
-    """The text of each line in its style, with syntax colours if they are known."""
-    if coloured is None:
-        return [[(line.text, palette[_STYLES[line.sign]])] for line in lines]
-    old, new = iter(coloured[0]), iter(coloured[1])
-    spans: list[list[Span]] = []
+def _with_colours(lines: Sequence[DiffLine], coloured: Sequence[Coloured]) -> Iterator[DiffLine]:
+    """The lines with the colours of the old and of the new text."""
+    old, new = map(iter, coloured)
     for line in lines:
-        code = next(old) if line.sign in "- " else [(line.text, "")]
-        code = next(new) if line.sign in "+ " else code
-        spans.append(coloured_code(code, palette, palette[_STYLES[line.sign]]))
-    return spans
+        code = next(old) if line.sign in "- " else ()
+        yield line._replace(code=next(new) if line.sign in "+ " else code)
 
 
-def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
-    for line, text in zip(lines, spans, strict=True):
+def _unified(lines: Sequence[DiffLine], look: _Layout) -> Iterator[TextRow]:
+    for line in lines:
         style = look.palette[_STYLES[line.sign]]
-        for lead, part, after in _broken(line, line.new or line.old, text, look.room, look):
+        for lead, part, after in _broken(line, line.new or line.old, look.room, look):
             head = [*look.margin.rest, lead]
             yield TextRow([*head, *part], style, sum([len(span.text) for span in head]), after)
 
 
-def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
+def _side_by_side(lines: Sequence[DiffLine], look: _Layout) -> Iterator[TextRow]:
     width = (look.room - 3) // 2
     middle = Segment(" │ ", look.palette.rule)
     nothing = [Segment(" " * width, look.palette.text)], "\n"
     for left, right in _pairs(lines):
-        old = _half(lines[left], lines[left].old, spans[left], width, look) if left is not None else []
-        new = _half(lines[right], lines[right].new, spans[right], width, look) if right is not None else []
+        old = _half(left, left.old, width, look) if left is not None else ()
+        new = _half(right, right.new, width, look) if right is not None else ()
         for (before, _), (text, after) in zip_longest(old, new, fillvalue=nothing):
             lead = [*look.margin.rest, *before, middle]
             gutter = sum([len(span.text) for span in (*lead, text[0])])
             yield TextRow([*lead, *text], look.palette.text, gutter, after)
 
 
-def _half(
-    line: DiffLine, number: int, spans: list[Span], width: int, look: _Layout
-) -> list[tuple[list[Segment], str]]:
+def _half(line: DiffLine, number: int, width: int, look: _Layout) -> Iterator[tuple[list[Segment], str]]:
     """One side of a line: rows of `width` cells, and what follows each in a copy."""
     style = look.palette[_STYLES[line.sign]]
-    rows: list[tuple[list[Segment], str]] = []
-    for lead, part, after in _broken(line, number, spans, width, look):
+    for lead, part, after in _broken(line, number, width, look):
         missing = width - sum([cells(segment.text) for segment in (lead, *part)])
-        rows.append(([lead, *part, Segment(" " * missing, style)], after))
-    return rows
+        yield [lead, *part, Segment(" " * missing, style)], after
 
 
-def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int | None, int | None]]:
+def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine | None, DiffLine | None]]:
     """Pairs of lines for the left and the right side: removed ones beside those added in their place."""
-    removed: list[int] = []
-    added: list[int] = []
-    for index, line in enumerate(lines):
+    removed: list[DiffLine] = []
+    added: list[DiffLine] = []
+    for line in lines:
         if line.sign == "-" and not added:
-            removed.append(index)
+            removed.append(line)
         elif line.sign == "+":
-            added.append(index)
+            added.append(line)
         else:
             yield from zip_longest(removed, added)
-            removed, added = ([index], []) if line.sign == "-" else ([], [])
+            removed, added = ([line], []) if line.sign == "-" else ([], [])
             if line.sign != "-":
-                yield index, index
+                yield line, line
     yield from zip_longest(removed, added)
 
 
 def _broken(
-    line: DiffLine, number: int, spans: list[Span], width: int, look: _Layout
+    line: DiffLine, number: int, width: int, look: _Layout
 ) -> Iterator[tuple[Segment, list[Segment], str]]:
     """A line wrapped to `width` cells: number and sign, text, and what follows it in a copy."""
     name = {"+": "success", "-": "error"}.get(line.sign)
     colour = Style(color=look.palette[name].color) if name else look.palette.dim
-    gutter = look.palette.over(look.palette[_STYLES[line.sign]], colour)
+    style = look.palette[_STYLES[line.sign]]
+    gutter = look.palette.over(style, colour)
+    spans = coloured_code(line.code or [(line.text, "")], look.palette, style)
     label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
     sign = line.sign if line.sign in "+-" else " "
     lead = fit(f"{label}{sign} ", max(3, width // 2))
