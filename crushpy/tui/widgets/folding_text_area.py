@@ -203,7 +203,8 @@ class FoldingTextArea(TextArea):
         if too_large(text):
             folded = self.pastes.fold(text)
             if folded.waits:
-                self.run_worker(lambda: _settle(folded), thread=True, group="pastes")
+                # In a thread, so that sending it is fast.
+                self.run_worker(lambda: folded.text, thread=True, group="pastes")
             text = folded.mark
         else:
             text = clean(text)
@@ -267,8 +268,3 @@ class FoldingTextArea(TextArea):
         start, end = sorted((start, end))
         before, behind = self._mark_at(start), self._mark_at(end)
         return ((start[0], before[0]) if before else start, (end[0], behind[1]) if behind else end)
-
-
-def _settle(folded: Folded) -> None:
-    """Sanitizes a large paste in a thread, so that sending it is fast."""
-    _ = folded.text

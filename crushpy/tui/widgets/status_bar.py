@@ -11,6 +11,7 @@ from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.messages import Data, counted, short_count
 from crushpy.security.sanitize import clean
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript.render.canvas import fit
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
@@ -93,10 +94,10 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "below": _forms(
             f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below, style="$accent", shown=bool(state.below)
         ),
-        "model": _forms(model, name, _cut(name, 12), ""),
+        "model": _forms(model, name, fit(name, 12), ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
         "folder": _forms(*_where(state), style="$text-disabled"),
-        "line": _forms(state.line, _cut(state.line, 30), ""),
+        "line": _forms(state.line, fit(state.line, 30), ""),
         "gauge": [gauge(state.reading), gauge(state.reading, tokens=False)],
         "forecast": _forms(state.forecast, "", style="$warning"),
         "jobs": _forms(counted(state.jobs, "job") if state.jobs else "", style="$accent"),
@@ -116,10 +117,6 @@ def _where(state: StatusBarState) -> tuple[str, ...]:
     name = folder.rpartition("/")[2] or folder
     forms = [f"{folder} · {branch}", f"{name} · {branch}", branch] if branch else [folder, name]
     return (*dict.fromkeys(forms), "")
-
-
-def _cut(text: str, columns: int) -> str:
-    return text if len(text) <= columns else f"{text[: columns - 1]}…"
 
 
 def _forms(*texts: str, style: str = "", shown: bool = True) -> list[Content]:
