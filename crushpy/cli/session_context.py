@@ -211,6 +211,9 @@ async def rules_command(
     elif listed.rules:
         left_out = f"; {listed.left_out:,} do not fit" if listed.left_out else ""
         lines = [*map(_rule_line, listed.rules), f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"]
+    if listed.offer and added is None and dropped is None:
+        lines.append(f"{listed.offer}; --add makes one a rule:")
+        lines += (f"  - {one_line(text)}" for text in listed.unconfirmed)
     print_either(as_json, [msgspec.structs.asdict(rule) for rule in listed.rules], lines)
 
 

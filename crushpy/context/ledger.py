@@ -79,6 +79,8 @@ class Ledger(Data, frozen=True):
     """Skills and rules files, the latest last."""
     without: frozenset[str] = frozenset()
     """The messages that the user dropped: the ledger has no fact of theirs."""
+    unconfirmed: tuple[str, ...] = ()
+    """Sentences of imported prompts that would be rules if the user had said them here."""
 
     def merged(
         self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
@@ -228,6 +230,7 @@ class _Writer:
             numbers[-MAX_NUMBERS:],
             tuple(self._loaded)[-MAX_LOADED:],
             before.without,
+            before.unconfirmed,
         )
 
 

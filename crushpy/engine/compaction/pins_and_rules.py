@@ -209,11 +209,20 @@ class RuleList(Data, frozen=True, omit_defaults=False):
     limit: int
     left_out: int
     """How many would be left out at a boundary now."""
+    unconfirmed: tuple[str, ...] = ()
+    """Sentences of an imported session that look like rules and are none unless the user adds them."""
 
     @property
     def valid(self) -> list[RuleFact]:
         """Those that apply."""
         return [rule for rule in self.rules if not rule.ended]
+
+    @property
+    def offer(self) -> str:
+        """What to say about unconfirmed ones; empty if there are none."""
+        many = len(self.unconfirmed)
+        words = "look like rules" if many > 1 else "looks like a rule"
+        return f"{counted(many, 'sentence')} of the imported session {words}" if many else ""
 
 
 def rule_phrases(templates: Templates) -> Callable[[], RulePhrases]:
@@ -251,7 +260,9 @@ class RuleService:
         await asyncio.to_thread(self._scope.gauge.load)
         ledger = await load_ledger(self._session, self._scope.services.store, store_missing=False)
         carried = await carried_rules(self._scope, ledger)
-        return RuleList(ledger.rules or (), carried.tokens, rule_limit(self._scope), carried.left_out)
+        rules, known = ledger.rules or (), {rule.text for rule in ledger.rules or ()}
+        unconfirmed = tuple(text for text in ledger.unconfirmed if text not in known)
+        return RuleList(rules, carried.tokens, rule_limit(self._scope), carried.left_out, unconfirmed)
 
     async def add(self, text: str) -> RuleFact:
         """Adds a rule. `UsageError` if it is empty, known or too long."""
@@ -301,27 +312,49 @@ _ledger = msgspec.json.Decoder(Ledger)
 async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool) -> Ledger:
     """The facts of the whole lineage, this session included, without those of messages that the user dropped.
     Facts are stored with their messages, so no message is read. Missing ones are extracted once, and stored
-    if `store_missing`."""
+    if `store_missing`. Imported prompts set no rules: they are not the user's words here."""
     info = session.info
     stored = await store.boundaries.load_ledger(info.id)
     phrases = session.phrases() if session.phrases else None
     dropped = frozenset(await dropped_messages(store, info.id))
+    last_foreign = await store.imports.find_last_message(info.root_id)
+    foreign = Foreign(last_foreign)
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
         reader = FactReader(info.cwd, (), session.phrases)
-        return await stored_facts(store, session_id, reader, last, store_missing, dropped)
+        return await stored_facts(store, session_id, reader, last, store_missing, dropped, foreign.read)
 
     before = _ledger.decode(stored) if stored else None
-    if before is None or before.without != dropped.difference(message.id for message in session.own_messages):
-        # A fork, a branch, stored without a ledger, or before a drop; the next boundary stores it.
+    edited = dropped.difference(message.id for message in session.own_messages)
+    if before is None or last_foreign or before.without != edited:
+        # A fork, a branch, imported, stored without a ledger, or before a drop; the next boundary stores it.
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
         before = Ledger().merged(found, messages=len(found), phrases=phrases)
-    before = msgspec.structs.replace(before, without=dropped)
     own = await read(info.id)
+    before = msgspec.structs.replace(before, without=dropped, unconfirmed=tuple(foreign.rules))
     return await asyncio.to_thread(before.merged, own, messages=len(session.own_messages), phrases=phrases)
+
+
+class Foreign:
+    """Reads facts in the order of their messages: up to the last imported one they set no rules."""
+
+    def __init__(self, last: str) -> None:
+        """`last`: the id of the last imported message; empty if there is none."""
+        self._last = last
+        self.rules: list[str] = []
+        """The sentences that look like rules."""
+
+    def read(self, message_id: str, facts: MessageFacts) -> MessageFacts:
+        if not self._last:
+            return facts
+        self._last = "" if message_id == self._last else self._last
+        said = facts.statements or ()
+        self.rules += (statement.text for statement in said if statement.rule)
+        plain = tuple(msgspec.structs.replace(statement, rule=False) for statement in said)
+        return msgspec.structs.replace(facts, statements=plain)
 
 
 async def dropped_messages(store: Store, session_id: str) -> list[str]:
@@ -337,9 +370,10 @@ async def stored_facts(
     last: int = EVERYTHING,
     store_missing: bool = False,
     dropped: Collection[str] = (),
+    convert: Callable[[str, MessageFacts], MessageFacts] = lambda _, facts: facts,
 ) -> Sequence[MessageFacts]:
     """The facts of each message of a session up to number `last`; `reader` extracts those not stored.
-    `dropped` messages have none."""
+    `dropped` messages have none; `convert` gets the id and the facts of each other one."""
     rows = await store.messages.load_facts(session_id, last)
     known = {message_id: row for message_id, row in rows if row is not None}
     if len(known) == len(rows):
@@ -352,7 +386,7 @@ async def stored_facts(
             missing = {message.id: facts for message, facts in read if message.id not in known}
             await store.messages.save_facts(session_id, missing)
     return [
-        NOTHING if message_id in dropped else facts
+        NOTHING if message_id in dropped else convert(message_id, facts)
         for (message_id, _), facts in zip(rows, found, strict=False)
     ]
 

@@ -97,14 +97,20 @@ class ContextCommands(CommandGroup):
             self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
             return
         listed = await service.listed()
-        if not listed.valid:
+        if not listed.valid and not listed.unconfirmed:
             self.say("There are no standing rules yet: /rules TEXT adds one.")
             return
         title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
         title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
         rules = {str(rule.number): rule for rule in listed.valid}
         choices = [Choice(number, f"{number} {_line(rule.text)}") for number, rule in rules.items()]
-        rule = rules.get(await self.choose(title, choices, "Enter offers to pin or drop a rule") or "")
+        choices += [Choice(text, f"? {_line(text)}", "add it") for text in listed.unconfirmed]
+        hint = "Enter offers to pin or drop a rule"
+        hint += f". {listed.offer}: Enter adds one" if listed.offer else ""
+        chosen = await self.choose(title, choices, hint) or ""
+        if chosen in listed.unconfirmed:
+            await self.rules(chosen)
+        rule = rules.get(chosen)
         if rule is None:
             return
         choices = [
