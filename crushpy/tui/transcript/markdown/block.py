@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -382,24 +383,14 @@ def _row(
         cuts = wrap("".join([text for text, _ in cell]), width)
         lines: list[list[Segment]] = pieces(cell, cuts) if cell else [[]]
         broken.append([[(part.text, part.style or base) for part in line] for line in lines])
-    for number in range(max(map(len, broken), default=0)):
+    for parts in zip_longest(*broken, fillvalue=[]):
         line: list[Span] = []
-        for column, cell in enumerate(broken):
-            if column:
-                line.append((GAP, palette.rule))
-            spans = cell[number] if number < len(cell) else []
-            line.extend(_padded(spans, widths[column], aligns[column], base))
+        for spans, width, align in zip(parts, widths, aligns, strict=False):
+            missing = max(0, width - sum([cells(text) for text, _ in spans]))
+            before = {"right": missing, "center": missing // 2}.get(align, 0)
+            gap = [(GAP, palette.rule)] if line else []
+            line += [*gap, (" " * before, base), *spans, (" " * (missing - before), base)]
         yield line
-
-
-def _padded(spans: list[Span], width: int, align: str, base: Style) -> list[Span]:
-    missing = width - sum([cells(text) for text, _ in spans])
-    if missing <= 0:
-        return spans
-    before = {"right": missing, "center": missing // 2}.get(align, 0)
-    left: list[Span] = [(" " * before, base)] if before else []
-    right: list[Span] = [(" " * (missing - before), base)] if missing > before else []
-    return [*left, *spans, *right]
 
 
 def _widths(rows: list[list[Cell]], room: int) -> tuple[int, ...] | None:
