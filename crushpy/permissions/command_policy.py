@@ -8,7 +8,7 @@ from crushpy.core.access import Access
 from crushpy.permissions.allow_rules import FreeFolder, covered_by, is_bare_repository, suggest_rule
 from crushpy.permissions.decision import Decision, by_rule, decide_path
 from crushpy.permissions.program_table import facts
-from crushpy.permissions.read_only_commands import CommandLine, ReadOnlyPolicy
+from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand
@@ -28,7 +28,6 @@ class CommandPolicy:
             rule.words: rule for rule in line.rules.allow if rule.tool in (RUN, line.tool)
         }
         self._cd_scope = _free_folder(line.reading, line.workspace)
-        self._read_only = ReadOnlyPolicy(line)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do."""
@@ -50,7 +49,7 @@ class CommandPolicy:
         )
         return [
             *redirects,
-            *(part for each in self._reading.commands for part in self._read_only.forbidden(each)),
+            *(part for each in self._reading.commands for part in self._line.forbidden_reads(each)),
         ]
 
     def doubts(self) -> list[Decision]:
@@ -68,10 +67,10 @@ class CommandPolicy:
             return [covered]
         if self.is_neutral(command):
             return []
-        if parts := self._read_only.parts(command):
+        if parts := self._line.reading_parts(command):
             return parts
         if not (command.inner and command.transparent):
-            return [_ask_about(command, self._read_only)]
+            return [_ask_about(command, self._line)]
         return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
 
     def covered(self, command: SimpleCommand) -> Decision | None:
@@ -117,7 +116,7 @@ def _free_folder(reading: ShellReading, workspace: Path) -> FreeFolder:
     return FreeFolder(workspace, below=cd_commands < 2 and affected <= {"git"}, git="git" in affected)
 
 
-def _ask_about(command: SimpleCommand, read_only: ReadOnlyPolicy) -> Decision:
+def _ask_about(command: SimpleCommand, line: CommandLine) -> Decision:
     rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
     known = [(command.words[index].text, why) for index, why in risks.items() if index < len(command.words)]
@@ -128,6 +127,6 @@ def _ask_about(command: SimpleCommand, read_only: ReadOnlyPolicy) -> Decision:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
         cd_commands = command.words[0].text == "cd"
-        why = ", and the folder can change what runs in it" if cd_commands else read_only.held_back(command)
+        why = ", and the folder can change what runs in it" if cd_commands else line.held_back(command)
         reason = f"no rule covers `{shown}`{why}"
     return Decision("ask", reason, (rule,) if rule else (), about=shown)

@@ -91,27 +91,20 @@ def _subcommand_risks(words: Sequence[Word], start: int) -> Risks:
     arguments = list(read_arguments(words[start:], row))
     options = [argument.word.text for argument in arguments if argument.names]
     operands = [start + argument.index for argument in arguments if not argument.names]
-    risks = option_risks(words[start:], row, f"git {name}")
-    return {start + at: why for at, why in risks.items()} | _operand_risks(
-        words, row, name, options, operands
-    )
-
-
-def _operand_risks(
-    words: Sequence[Word], row: Program, name: str, options: Sequence[str], operands: Sequence[int]
-) -> Risks:
+    risks = {start + at: why for at, why in option_risks(words[start:], row, f"git {name}").items()}
     if name in ("branch", "tag"):
         lists = any(text in ("-l", "-n") or text.partition("=")[0] in _LISTING for text in options)
         if lists and not any(map(_NOT_LISTING.match, options)):
-            return {}
-        return dict.fromkeys(operands, f"git {name} would make or move one of that name")
+            return risks
+        return risks | dict.fromkeys(operands, f"git {name} would make or move one of that name")
     if name == "config":  # `git config key` reads; nearly anything else can set what git executes
         reads = _CONFIG_READ_OPTIONS | {"--get-urlmatch"}
         if set(options) <= reads | {"--show-origin", "--global"}:
             first = 2 if reads & set(options) else 1
-            return dict.fromkeys(operands[first:], "git config would set something git executes")
-        return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
+            return risks | dict.fromkeys(operands[first:], "git config would set something git executes")
+        why = "git config would change settings, which git executes"
+        return risks | dict.fromkeys(range(2, len(words)), why)
     first = words[operands[0]] if operands and row.risky_words else Word("")
     if first.kind != "literal" or first.text in row.risky_words:
-        return dict.fromkeys(operands, f"git {name} {first.text} can write or execute")
-    return {}
+        return risks | dict.fromkeys(operands, f"git {name} {first.text} can write or execute")
+    return risks

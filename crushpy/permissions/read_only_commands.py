@@ -97,7 +97,8 @@ _MAX_GLOB_FILES, _MAX_FOLDERS = 1_000, 100
 
 
 class CommandLine:
-    """A command line that is decided, and all that its parts are decided by."""
+    """A command line that is decided, all that its parts are decided by, and the decisions about those of its
+    commands that only read."""
 
     def __init__(
         self, reading: ShellReading, rules: RuleSet, workspace: Path, guard: ExecutionContext, tool: str = RUN
@@ -116,6 +117,101 @@ class CommandLine:
             return None
         per_folder = [_named_paths(word, folder) for folder in self.folders]
         return None if None in per_folder else list(dict.fromkeys(chain(*filter(None, per_folder))))
+
+    def reading_parts(self, command: SimpleCommand) -> list[Decision]:
+        """One decision for each file that a command reads; none if it may do more than read."""
+        if command.inner:
+            inner = [self.reading_parts(each) for each in command.inner] if command.transparent else []
+            return [part for parts in inner for part in parts] if all(inner) else []
+        name = command.words[0].text
+        if name == "git":
+            root = self.workspace.resolve()
+            is_ours = self.folders and all(each.resolve().is_relative_to(root) for each in self.folders)
+            reads = self.guard.trusted and is_ours and git_reads(command.words)
+            words = [path for word in command.words[2:] for path in _git_paths(word)]
+        else:
+            reads = is_plain_reader(command)
+            words = list(_read_words(command, facts(name))) if reads else []
+        paths = [self._read_paths(word) for word in words]
+        if not reads or None in paths or self._is_from_workspace(name):
+            return []
+        allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
+        reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
+        decided = (decide_path(access, self.rules, self.workspace) for access in reading)
+        return [allowed, *(decision for decision in decided if decision.verdict != "allow")]
+
+    def forbidden_reads(self, command: SimpleCommand) -> list[Decision]:
+        """What forbids reading the files that a command and those inside it read, whatever allows it.
+
+        Deny and ask rules for `view`, and without a sandbox known locations of secrets. Of a folder, all
+        files in it count.
+        """
+        leaves = (each for each in with_inner(command) if not each.inner)
+        return [part for leaf in leaves for part in self._forbidden_to(leaf)]
+
+    def _forbidden_to(self, command: SimpleCommand) -> Iterator[Decision]:
+        row, arguments = facts(command.program), list(read_arguments(command.words, facts(command.program)))
+        options = [word.text for word in command.words if word.is_option]
+        is_git = command.program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
+        has_files = row.copies or row.reads == "contents" or (row.reads == "names" and risky_words(command))
+        if is_git:
+            words = [path for word in command.words[2:] for path in _git_paths(word)]
+        elif not has_files or "--files" in options:
+            return
+        else:
+            words = list(_read_words(command, row))
+            has_target = any(argument.has("-t --target-directory") for argument in arguments)
+            if command.program in ("cp", "rsync", "scp") and not has_target:
+                words = words[:-1]
+        paths = [path for word in words for path in self._read_paths(word) or ()]
+        searches = row.searches and command.stdin != "pipe"
+        recurses = any(argument.has(row.recurses) for argument in arguments)
+        if not any(map(os.path.lexists, paths)) and (is_git or searches or recurses):
+            paths += map(str, self.folders)
+        skips_hidden = row.skips_hidden and not any(map(_SHOWS_HIDDEN.match, options))
+        for path in dict.fromkeys(paths):
+            decided = decide_path(Access(READ, "path", path), self.rules, self.workspace)
+            if decided.by == "rule" and decided.verdict != "allow":
+                yield decided
+            elif os.path.isdir(path):  # noqa: PTH112
+                names = _tracked_files(path) if is_git else _files_below(path, hidden=not skips_hidden)
+                yield from self._forbidden_in(path, names)
+                if not (is_git or decided.by or self.guard.sandbox) and (
+                    secrets := secret_places_in(Path(path).resolve())
+                ):
+                    yield Decision("ask", f"no rule allows reading secrets: {secrets[0]}")
+
+    def _forbidden_in(self, folder: str, found: Iterator[str]) -> Iterator[Decision]:
+        rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.tool == READ]
+        names = list(islice(found, MAX_SEARCHED_FILES + 1)) if rules else []
+        for rule in rules:
+            if is_forbidden_below(rule, Path(os.path.realpath(folder)), names, self.workspace):
+                decided = by_rule("deny" if rule in self.rules.deny else "ask", rule)
+                why = f"{decided.reason}: {folder} contains such files (the grep tool skips them)"
+                yield msgspec.structs.replace(decided, reason=why)
+                return
+
+    def _is_from_workspace(self, program: str) -> bool:
+        """Whether the shell would find a program of the workspace, which may do anything."""
+        elements = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        for folder in self.folders:
+            path = os.pathsep.join(os.path.join(folder, each) for each in elements)  # noqa: PTH118
+            found = shutil.which(program, path=path)
+            if found and Path(found).parent.resolve().is_relative_to(self.workspace.resolve()):
+                return True
+        return False
+
+    def held_back(self, command: SimpleCommand) -> str:
+        """Why a command that only reads still asks, as the end of a sentence."""
+        if command.words[0].text == "git" and not self.guard.trusted and git_reads(command.words):
+            return ": the project's settings can make git run programs, and the project is not trusted"
+        return ""
+
+    def _read_paths(self, word: Word) -> list[str] | None:
+        """As `paths_of`, but one path for each folder if no rule is about single files."""
+        paths = self.paths_of(word)
+        has_file_rules = any(rule.tool == READ for rule in (*self.rules.deny, *self.rules.ask))
+        return paths if paths is None or has_file_rules else list(_one_per_folder(paths))
 
 
 def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
@@ -139,109 +235,6 @@ def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
         plain = (Path(os.path.normpath(each)) for each in targets)
         folders = list(dict.fromkeys((*folders, *targets, *plain)))
     return folders
-
-
-class ReadOnlyPolicy:
-    """The decisions about those commands of one line that only read."""
-
-    def __init__(self, line: CommandLine) -> None:
-        self._line = line
-        self._rules, self._workspace, self._folders = line.rules, line.workspace, line.folders
-
-    def parts(self, command: SimpleCommand) -> list[Decision]:
-        """One decision for each file it reads; none if it may do more than read."""
-        if command.inner:
-            inner = [self.parts(each) for each in command.inner] if command.transparent else []
-            return [part for parts in inner for part in parts] if all(inner) else []
-        name = command.words[0].text
-        if name == "git":
-            root = self._workspace.resolve()
-            is_ours = self._folders and all(each.resolve().is_relative_to(root) for each in self._folders)
-            reads = self._line.guard.trusted and is_ours and git_reads(command.words)
-            words = [path for word in command.words[2:] for path in _git_paths(word)]
-        else:
-            reads = is_plain_reader(command)
-            words = list(_read_words(command, facts(name))) if reads else []
-        paths = [self._paths_of(word) for word in words]
-        if not reads or None in paths or self._is_from_workspace(name):
-            return []
-        allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
-        reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
-        decided = (decide_path(access, self._rules, self._workspace) for access in reading)
-        return [allowed, *(decision for decision in decided if decision.verdict != "allow")]
-
-    def forbidden(self, command: SimpleCommand) -> list[Decision]:
-        """What forbids reading the files that a command and those inside it read, whatever allows it.
-
-        Deny and ask rules for `view`, and without a sandbox known locations of secrets. Of a folder, all
-        files in it count.
-        """
-        leaves = (each for each in with_inner(command) if not each.inner)
-        return [part for leaf in leaves for part in self._forbidden_to(leaf)]
-
-    def _forbidden_to(self, command: SimpleCommand) -> Iterator[Decision]:
-        row, arguments = facts(command.program), list(read_arguments(command.words, facts(command.program)))
-        options = [word.text for word in command.words if word.is_option]
-        is_git = command.program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
-        has_files = row.copies or row.reads == "contents" or (row.reads == "names" and risky_words(command))
-        if is_git:
-            words = [path for word in command.words[2:] for path in _git_paths(word)]
-        elif not has_files or "--files" in options:
-            return
-        else:
-            words = list(_read_words(command, row))
-            has_target = any(argument.has("-t --target-directory") for argument in arguments)
-            if command.program in ("cp", "rsync", "scp") and not has_target:
-                words = words[:-1]
-        paths = [path for word in words for path in self._paths_of(word) or ()]
-        searches = row.searches and command.stdin != "pipe"
-        recurses = any(argument.has(row.recurses) for argument in arguments)
-        if not any(map(os.path.lexists, paths)) and (is_git or searches or recurses):
-            paths += map(str, self._folders)
-        skips_hidden = row.skips_hidden and not any(map(_SHOWS_HIDDEN.match, options))
-        for path in dict.fromkeys(paths):
-            decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
-            if decided.by == "rule" and decided.verdict != "allow":
-                yield decided
-            elif os.path.isdir(path):  # noqa: PTH112
-                names = _tracked_files(path) if is_git else _files_below(path, hidden=not skips_hidden)
-                yield from self._forbidden_in(path, names)
-                if not (is_git or decided.by or self._line.guard.sandbox) and (
-                    secrets := secret_places_in(Path(path).resolve())
-                ):
-                    yield Decision("ask", f"no rule allows reading secrets: {secrets[0]}")
-
-    def _forbidden_in(self, folder: str, found: Iterator[str]) -> Iterator[Decision]:
-        rules = [rule for rule in (*self._rules.deny, *self._rules.ask) if rule.tool == READ]
-        names = list(islice(found, MAX_SEARCHED_FILES + 1)) if rules else []
-        for rule in rules:
-            if is_forbidden_below(rule, Path(os.path.realpath(folder)), names, self._workspace):
-                decided = by_rule("deny" if rule in self._rules.deny else "ask", rule)
-                why = f"{decided.reason}: {folder} contains such files (the grep tool skips them)"
-                yield msgspec.structs.replace(decided, reason=why)
-                return
-
-    def _is_from_workspace(self, program: str) -> bool:
-        """Whether the shell would find a program of the workspace, which may do anything."""
-        elements = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        for folder in self._folders:
-            path = os.pathsep.join(os.path.join(folder, each) for each in elements)  # noqa: PTH118
-            found = shutil.which(program, path=path)
-            if found and Path(found).parent.resolve().is_relative_to(self._workspace.resolve()):
-                return True
-        return False
-
-    def held_back(self, command: SimpleCommand) -> str:
-        """Why a command that only reads still asks, as the end of a sentence."""
-        if command.words[0].text == "git" and not self._line.guard.trusted and git_reads(command.words):
-            return ": the project's settings can make git run programs, and the project is not trusted"
-        return ""
-
-    def _paths_of(self, word: Word) -> list[str] | None:
-        """As `CommandLine.paths_of`, but one path for each folder if no rule is about single files."""
-        paths = self._line.paths_of(word)
-        has_file_rules = any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
-        return paths if paths is None or has_file_rules else list(_one_per_folder(paths))
 
 
 def _named_paths(word: Word, folder: Path) -> list[str] | None:

@@ -204,7 +204,7 @@ def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> RestorationP
     """
     conflicts: list[Conflict] = []
     try:
-        ready = _stage_contents(steps, snapshotter, conflicts)
+        ready = [step for step in steps if _attempt(_stage, step, snapshotter, conflicts)]
         for step in sorted(ready, key=lambda step: step.path.count("/"), reverse=True):
             if step.now.kind not in ("missing", step.target.kind):
                 _attempt(_remove_path, step, snapshotter, conflicts)
@@ -231,42 +231,36 @@ def _attempt(
     step: Step,
     snapshotter: FileSnapshotter,
     conflicts: list[Conflict],
-) -> None:
+) -> bool:
+    """Does one part of a step; False if it is skipped."""
     try:
         work(step, snapshotter)
     except _Skipped as skipped:
         conflicts.append(Conflict(step.path, str(skipped)))
+        return False
     except OSError as error:
         conflicts.append(Conflict(step.path, f"could not be changed: {error.strerror}"))
-
-
-def _stage_contents(
-    steps: Sequence[Step], snapshotter: FileSnapshotter, conflicts: list[Conflict]
-) -> list[Step]:
-    """Writes all new content beside the files; returns the steps that can continue."""
-    ready: list[Step] = []
-    for step in steps:
-        # In its target state already: done before an interruption.
-        if not step.staging or snapshotter.read_state(step.path).same(step.target):
-            ready.append(step)
-            continue
-        try:
-            _stage(step, snapshotter)
-        except _Skipped as skipped:
-            conflicts.append(Conflict(step.path, str(skipped)))
-        except OSError as error:
-            if error.errno not in _PERMISSION_ERRORS:
-                raise RestorationFailed(
-                    f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
-                    "Free disk space and try again.",
-                ) from error
-            conflicts.append(Conflict(step.path, f"its folder is not writable: {error.strerror}"))
-        else:
-            ready.append(step)
-    return ready
+        return False
+    return True
 
 
 def _stage(step: Step, snapshotter: FileSnapshotter) -> None:
+    """Writes the new content beside the file."""
+    # In its target state already: done before an interruption.
+    if not step.staging or snapshotter.read_state(step.path).same(step.target):
+        return
+    try:
+        _write_staged(step, snapshotter)
+    except OSError as error:
+        if error.errno in _PERMISSION_ERRORS:
+            raise _Skipped(f"its folder is not writable: {error.strerror}") from error
+        raise RestorationFailed(
+            f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
+            "Free disk space and try again.",
+        ) from error
+
+
+def _write_staged(step: Step, snapshotter: FileSnapshotter) -> None:
     with open_parent(step.staging) as (folder, name):
         if step.target.kind == "link":
             folder.remove(name)

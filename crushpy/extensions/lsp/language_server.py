@@ -83,13 +83,15 @@ class LanguageServer:
 
     def __init__(
         self,
+        endings: Sequence[str],
         command: Sequence[str],
         root: Path,
         idle_s: float,
         new_jobs: Callable[[], Jobs],
         emit: Callable[[Notice], None],
     ) -> None:
-        self.name, self._command, self._root = Path(command[0]).name, command, root
+        """`endings`: of the files that it is for."""
+        self.name, self.endings, self._command, self._root = Path(command[0]).name, endings, command, root
         self._idle_s, self._new_jobs, self._emit = idle_s, new_jobs, emit
         self._numbers = count(1)
         self._pending = PendingAnswers[Any]()

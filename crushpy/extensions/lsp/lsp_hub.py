@@ -71,21 +71,17 @@ class LspHub:
         """`commands`: with the endings of the files that each is for."""
         self._root, self._wait = Path(os.path.realpath(cwd)), settings.wait
         common = (self._root, settings.idle, new_jobs, emit)
-        self._servers = [(endings.split(), LanguageServer(command, *common)) for endings, command in commands]
+        self.servers = [LanguageServer(endings.split(), command, *common) for endings, command in commands]
         self._agents = defaultdict[str, AgentEdits](AgentEdits)
 
     def _keys(self, path: str) -> list[Key]:
         inside, suffix = Path(path).is_relative_to(self._root), Path(path).suffix
-        return [(path, server) for endings, server in self._servers if inside and suffix in endings]
-
-    @property
-    def servers(self) -> list[LanguageServer]:
-        return [server for _, server in self._servers]
+        return [(path, server) for server in self.servers if inside and suffix in server.endings]
 
     async def close(self) -> None:
         for task in [task for edits in self._agents.values() for task in edits.pending.values()]:
             task.cancel()
-        await asyncio.gather(*(server.stop() for _, server in self._servers))
+        await asyncio.gather(*(server.stop() for server in self.servers))
 
     async def attach(self, outcome: Outcome, observed: ObservedCall) -> Outcome:
         """Adds what edits have caused: after the last one of a reply, and later what was not known then."""
@@ -147,7 +143,7 @@ class LspHub:
         path = context.real_path(args.file_path)
         keys = self._keys(path)
         if not keys:
-            known = " ".join(ending for endings, _ in self._servers for ending in endings)
+            known = " ".join(ending for server in self.servers for ending in server.endings)
             raise ToolError(f"Language servers know only files of the workspace that end with {known}.")
         try:
             text = await asyncio.to_thread(read_source, path)
