@@ -20,8 +20,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crushpy.sandbox.escape_checks import ESCAPES, EscapeScene, EscapeTrial
-from crushpy.sandbox.finding import find_sandbox, working_landlock
+from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
+from crushpy.tools.shell.escape_checks import ESCAPES, EscapeTrial, attempt_script
 
 SECRETS = (
     ".ssh/id_rsa",
@@ -83,21 +83,24 @@ def try_other(name: str) -> Result:
     with scratch_home() as home:
         settings = home / "srt.json"
         settings.write_text(json.dumps(SRT_SETTINGS))
-        for escape in ESCAPES:
-            scene = EscapeScene(home / "project", home)  # a new one: what an attempt leaves is not put back
-            script = [sys.executable, "-I", "-c", escape.script.format(**scene.values)]
+        attempts = [(kind, *each) for kind, tried in ESCAPES.items() for each in tried.items()]
+        for kind, attempt, action in attempts:
+            # A new one each time: what an attempt leaves is not put back.
+            trial = EscapeTrial(Sandbox("none"), home / "project", home)
+            code = attempt_script(action)
+            script = [sys.executable, "-I", "-c", code.format(**trial.values)]
             if name == "codex":
                 command = ["codex", "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", *script]
             else:
                 command = ["srt", "-s", str(settings), "-c", shlex.join(script)]
-            before = scene.repository()
+            before = trial.repository()
             done = subprocess.run(
-                command, cwd=scene.workspace, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+                command, cwd=trial.workspace, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
             )
-            results[escape.kind, escape.name] = scene.is_held(escape, done.stdout, before)
+            results[kind, attempt] = trial.is_held(kind, code, done.stdout, before)
             if "ESCAPED" not in done.stdout and not done.stdout.strip():
-                print(f"{name}: {escape.name}: {done.stderr.strip()[-200:]}", file=sys.stderr)
-            scene.close()
+                print(f"{name}: {attempt}: {done.stderr.strip()[-200:]}", file=sys.stderr)
+            asyncio.run(trial.close())
     return results
 
 

@@ -25,7 +25,7 @@ from crushpy.tools.shell.jobs import Jobs
 ESCAPED = "ESCAPED"
 
 
-def _script(action: str) -> str:
+def attempt_script(action: str) -> str:
     lines = "\n".join(f"    {line}" for line in action.splitlines())
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
 
@@ -54,8 +54,8 @@ class EscapeTrial:
         """`folder`: a private folder that commands must not see."""
         self._sandbox, self._stack = sandbox, ExitStack()
         scene, own = folder / new_id(), home / f".crushpy-{new_id()}"
-        self._workspace, self._socket = scene / "workspace", own / "socket"
-        self._git = self._workspace / ".git"
+        self.workspace, self._socket = scene / "workspace", own / "socket"
+        self._git = self.workspace / ".git"
         variables = home / f".env.{own.name}"
         texts = {
             self._git / "config": "[core]\n",
@@ -76,7 +76,7 @@ class EscapeTrial:
         abstract = f"crushpy-{new_id()}"
         named = (f"\0{abstract}",) if sys.platform.startswith("linux") else ()
         listeners = [self._listen(address) for address in (("127.0.0.1", 0), *named, str(self._socket))]
-        self._values: dict[str, object] = {
+        self.values: dict[str, object] = {
             "home": str(home),
             "secret": str(scene / "secret"),
             "secrets": list(secrets(home)),
@@ -93,7 +93,7 @@ class EscapeTrial:
         above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
         write = (str(Path(__file__).parents[3]), *above)
         config = SandboxConfig(
-            self._workspace, home, (folder,), scene / "outputs", scene / "aside", write=write
+            self.workspace, home, (folder,), scene / "outputs", scene / "aside", write=write
         )
         limits = ResourceLimits(200, 2_000, 1_000)
         self._jobs = Jobs(confine=lambda: confine_in(sandbox, config, scene / "private", limits))
@@ -105,12 +105,12 @@ class EscapeTrial:
         listener.listen()
         return listener
 
-    def _repository(self) -> dict[str, str]:
+    def repository(self) -> dict[str, str]:
         """What git would act on."""
         found = (path for path in self._git.rglob("*") if path.is_file())
         return {str(path.relative_to(self._git)): path.read_text(errors="replace") for path in found}
 
-    def _is_held(self, kind: str, script: str, output: str, before: dict[str, str]) -> bool:
+    def is_held(self, kind: str, script: str, output: str, before: dict[str, str]) -> bool:
         """Whether an attempt failed; `before`: the repository before it."""
         traces = [place for place in self._traces if place.exists()]
         for place in traces:
@@ -118,9 +118,9 @@ class EscapeTrial:
         if kind not in ("git", "executed files"):
             return not traces and (ESCAPED not in output or "crushpy-escaped" in script)
         # It escaped only if the command left something in the workspace that other programs execute.
-        texts = (path.read_text(errors="replace") for path in self._workspace.rglob("*") if path.is_file())
+        texts = (path.read_text(errors="replace") for path in self.workspace.rglob("*") if path.is_file())
         left = [text for text in texts if "crushpy-escaped" in text]
-        return not left and before.items() <= self._repository().items()
+        return not left and before.items() <= self.repository().items()
 
     async def run(self) -> AsyncIterator[Trial]:
         ready, trouble = await self._run_python("print('ready')")
@@ -129,10 +129,10 @@ class EscapeTrial:
             return
         attempts = ((kind, name, each[name]) for kind, each in ESCAPES.items() for name in each)
         for kind, name, action in attempts:
-            before, script = self._repository(), _script(action)
-            output, _ = await self._run_python(script.format(**self._values))
+            before, script = self.repository(), attempt_script(action)
+            output, _ = await self._run_python(script.format(**self.values))
             said = self._jobs.take_messages(Privileges())
-            held = self._is_held(kind, script, output, before)
+            held = self.is_held(kind, script, output, before)
             last = output.strip().splitlines()[-1] if output else ""
             shown = (*said, *((last,) if not held or last != ESCAPED else ()))
             yield Trial(kind, name, held, "; ".join(shown))
@@ -187,7 +187,7 @@ class EscapeTrial:
     async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008
         """The output of a script, and the limit that ended it."""
         command, output = shlex.join([sys.executable, "-I", "-c", script]), Output(None)
-        process = self._jobs.run(command, self._workspace, output, needs)
+        process = self._jobs.run(command, self.workspace, output, needs)
         await process.finish_or_kill(_ESCAPE_TIMEOUT_S)
         await process.kill()
         return output.take().text, process.trouble
