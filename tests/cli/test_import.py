@@ -370,6 +370,22 @@ def test_imported_session_is_estimated_until_its_first_reply(
     assert 0 < after["forecast"]["tokens_per_turn"] < 1_000
 
 
+@pytest.mark.slow
+def test_imported_session_without_tool_calls_has_a_forecast(
+    cli: Cli, llm_env: dict[str, str], user_home: Path
+) -> None:
+    lines = foreign.pi_lines()[:3]
+    for turn, before in enumerate(("e0b", "reply0", "reply1")):
+        prompt = {"role": "user", "content": "some words " * 200}
+        lines.append(foreign.pi_message(f"ask{turn}", before, 2 * turn + 1, **prompt))
+        lines.append(foreign.pi_reply(f"reply{turn}", f"ask{turn}", 2 * turn + 2, foreign.words("Done.")))
+    foreign.write_lines(foreign.write_pi(user_home), lines)
+    tip = brought(report(cli, "pi"))[0]["tip"]
+    ahead = json.loads(cli("sessions", "context", tip, "--json", env=llm_env).stdout)["forecast"]
+    assert ahead["turns"] == 3
+    assert ahead["tokens_per_turn"] == pytest.approx(410, abs=20)
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_links_out_of_the_named_folder_are_not_followed(

@@ -107,6 +107,41 @@ def test_a_window_a_method_and_a_template_can_be_tried(cli: Cli, workspace: Path
     assert any("opened a new session" in text for text in by_agent["unknown"])
 
 
+def test_replayed_summaries_have_the_size_of_the_recorded_ones(cli: Cli, workspace: Path, fill: Fill) -> None:
+    async def recorded(store: Store, summary: str) -> SessionInfo:
+        parent = a_session(str(workspace))
+        last = said("and the rest of it")
+        await store.sessions.create(parent)
+        await work(store, parent, 1)
+        await store.messages.add(parent.id, last)
+        child = await continued(store, parent, summary, tail=(last.id,))
+        await work(store, child, 16)
+        return child
+
+    def first_request(summary: str) -> int:
+        info = fill(lambda store: recorded(store, summary))
+        _, low = replays(cli, info.id, "--threshold", "0.4")
+        return low["boundaries"][-1]["tokens_after"]
+
+    short, long = "## Goal\nGo on.", "## Goal\n" + "go on " * 600
+    assert first_request(long) > first_request(short) + 300
+
+
+def test_conversation_compacted_before_its_first_reply_is_replayed(
+    cli: Cli, workspace: Path, fill: Fill
+) -> None:
+    async def recorded(store: Store) -> SessionInfo:
+        parent = a_session(str(workspace))
+        await store.sessions.create(parent, said("read all of it"))
+        child = await continued(store, parent)
+        await work(store, child, 4)
+        return child
+
+    info = fill(recorded)
+    _, high = replays(cli, info.id, "--threshold", "0.9")
+    assert high["boundaries"] == [] and len(high["requests"]) == 5
+
+
 def test_a_window_smaller_than_the_prompt_compacts_nothing(cli: Cli, workspace: Path, fill: Fill) -> None:
     info = fill(lambda store: long_session(store, workspace))
     _, tiny = replays(cli, info.id, "--window", "1000")

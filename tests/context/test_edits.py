@@ -156,6 +156,22 @@ def test_a_view_is_replaced_only_by_one_that_holds_its_lines_or_by_writing_the_f
     assert superseded_views([*part, *failed], cwd="/work") == []
 
 
+def test_view_from_line_0_is_replaced_by_one_from_line_1() -> None:
+    from_0, from_1 = (call("view", file_path="a.py", offset=first, limit=20) for first in (0, 1))
+    once, again = ([assistant("", view), result(view, LONG)] for view in (from_0, from_1))
+    assert superseded_views([*once, *again], cwd="/work") == [once[1]]
+    assert superseded_views([*again, *once], cwd="/work") == [again[1]]
+
+
+def test_inspector_marks_the_rows_within_the_tokens_that_were_cached() -> None:
+    budget = Budget(1, 100_000, estimated=True, window_known=True)
+    system, tools = "a system prompt", [("ls", "its schema")]
+    cached = len("its schema") + len(system) + size(HISTORY[0])
+    for tokens, marked in ((cached, 3), (cached - 1, 2), (0, 0)):
+        rows = inspect(system, tools, HISTORY, budget, count=len, size=size, cached=tokens).rows
+        assert [row.cached for row in rows] == [True] * marked + [False] * (len(rows) - marked)
+
+
 def test_the_inspector_has_each_message_with_its_size_its_state_and_what_is_behind() -> None:
     effect = plan(("drop", REPLY), ("shorten", LONG_RESULT))
     overrides = by_message(effect.overrides)

@@ -1,4 +1,4 @@
-"""The forecast's cost of compacting now, against what a compaction really carries and costs."""
+"""The forecast before a compaction, against what it really carries and costs, and after one."""
 
 from typing import Any
 
@@ -57,3 +57,19 @@ async def test_the_cost_of_compacting_is_that_of_the_planned_size(talks: Talks, 
     assert ahead.cost_going_on == pytest.approx(continuing, rel=0.02)
     assert ahead.cost_compacted == pytest.approx(compacting, rel=0.05)
     assert compacting < continuing
+
+
+async def test_pace_after_a_compaction_does_not_count_what_was_carried(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Reply(calls=[LOG]), "Done.", Reply(NOTES.text))
+    talk = await talks(flags=FLAGS, yolo=True)
+    await talk.ask("Take the first part of the work")
+    context = talk.conversation.context
+    assert await context.compact()
+    (boundary,) = talk.of(BoundaryCommitted)
+    llm.script(Reply("Done.", usage=Usage(boundary.tokens_after + 900, 100)))
+    await talk.ask("Take the next part")
+    ahead = context.forecast()
+    assert ahead.turns == 1 and ahead.tokens_per_turn is not None
+    assert ahead.tokens_per_turn == pytest.approx(1_000, rel=0.1)

@@ -13,6 +13,7 @@ from scripted_llm.replies import Answer, Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
+from crushpy.context.edits import ContextEdit
 from crushpy.core.events import (
     BoundaryCommitted,
     Compacting,
@@ -22,7 +23,7 @@ from crushpy.core.events import (
     ReviewNeeded,
     ToolFinished,
 )
-from crushpy.core.messages import MessageOverride, Seed, Usage
+from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.storage.store import Store
@@ -113,6 +114,17 @@ async def test_summary_is_prepared_from_85_percent_and_used_at_the_boundary(
     assert (stored.prepared, stored.moment, stored.waited_ms) == (True, "", boundary.waited_ms)
     assert stored.summary_model == MODEL and stored.template == "shipped" and stored.facts
     assert talk.conversation.context.preparation == ""
+
+
+async def test_summary_is_prepared_from_85_percent_when_turns_have_one_call(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await talks(flags=WINDOW, yolo=True)
+    for used in (2_000, 6_200, NEARLY):
+        assert states(talk) == []
+        llm.always(model(used))
+        assert await talk.ask("Tell me more: " + "some words " * 400) == "done"
+    await until_ready(talk)
 
 
 async def test_a_boundary_records_how_long_the_turn_waited_for_its_summary(
@@ -366,8 +378,8 @@ async def test_an_edited_template_discards_it(talks: Talks, llm: ScriptedLLM, ho
 async def test_an_edit_of_what_was_summarised_discards_it(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await with_one(talks, llm)
     await until_ready(talk)
-    session = talk.conversation._session  # pyright: ignore[reportPrivateUsage]
-    await session.add_overrides([MessageOverride(session.history[2].id, 1, 1)])
+    await talk.conversation.context.edit([ContextEdit("drop", talk.conversation.history[2].id)])
+    assert states(talk)[-1] == "discarded"
     llm.always(model(FULL, 900))
     await talk.ask("Go on")
     (boundary,) = talk.of(BoundaryCommitted)

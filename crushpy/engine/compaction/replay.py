@@ -406,7 +406,8 @@ class Replayer:
             return self._models.with_cost(model, usage)
         held = sum(map(self._size, self._history))
         scaled = round(asked * (self._fixed + held) / max(1, self._fixed + self._held_then))
-        cached = self._gauge.fixed_tokens(self._request) if self._opens else self._requests[-1].tokens
+        follows = self._requests and not self._opens
+        cached = self._requests[-1].tokens if follows else self._gauge.fixed_tokens(self._request)
         read = min(scaled, round(self._hit_share * cached))
         written = (scaled - read) * usage.cache_write_tokens // max(1, asked - usage.cache_read_tokens)
         return self._models.with_cost(
