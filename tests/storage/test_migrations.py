@@ -264,7 +264,8 @@ async def test_two_processes_upgrade_once(file: Path, request: pytest.FixtureReq
     assert len(list(file.parent.glob("crushpy.db.bak-*"))) == 1
 
 
-async def test_an_audit_with_hashes_keeps_its_records(file: Path) -> None:
+def make_version(file: Path, version: int, *statements: str) -> None:
+    """A database as the revisions up to `version` make it, changed by these statements."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
@@ -273,15 +274,22 @@ async def test_an_audit_with_hashes_keeps_its_records(file: Path) -> None:
     file.parent.mkdir()
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
-        for revision in reversed(list(ScriptDirectory(str(MIGRATIONS)).iterate_revisions("21", "base"))):
+        revisions = ScriptDirectory(str(MIGRATIONS)).iterate_revisions(str(version), "base")
+        for revision in reversed(list(revisions)):
             revision.module.upgrade()
-        connection.exec_driver_sql(
-            "INSERT INTO audit VALUES ('root', 1, 'decision', 2.0, 's', 'c', '{}', 'a', 'b')"
-        )
-        connection.exec_driver_sql("INSERT INTO audit_end VALUES ('root', 1, 'b')")
-        connection.exec_driver_sql("PRAGMA user_version = 21")
+        for statement in (*statements, f"PRAGMA user_version = {version}"):
+            connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     engine.dispose()
+
+
+async def test_an_audit_with_hashes_keeps_its_records(file: Path) -> None:
+    make_version(
+        file,
+        21,
+        "INSERT INTO audit VALUES ('root', 1, 'decision', 2.0, 's', 'c', '{}', 'a', 'b')",
+        "INSERT INTO audit_end VALUES ('root', 1, 'b')",
+    )
     store = Store(file)
     await store.audit.append("root", [AuditEntry("decision", {}, "s", "d")])
     recorded = [(record.number, record.call_id) for record in await store.audit.load("root")]
@@ -308,22 +316,20 @@ async def test_a_server_is_upgraded_in_one_transaction(
 
 
 async def test_version_22_is_upgraded_to_the_present_names(file: Path) -> None:
-    session = await made(file)
-    change(
+    make_version(
         file,
-        "ALTER TABLE boundary RENAME COLUMN template TO template_name",
-        "ALTER TABLE boundary RENAME COLUMN facts TO coverage",
-        f"INSERT INTO message_override VALUES ('{session}', 'm1', 10, 5, 'cut', '')",
-        f"INSERT INTO message_override VALUES ('{session}', 'm2', 10, 5, 'drop', '')",
-        "PRAGMA user_version = 22",
+        22,
+        "INSERT INTO message_override VALUES ('s', 'm1', 10, 5, 'cut', '')",
+        "INSERT INTO message_override VALUES ('s', 'm2', 10, 5, 'drop', '')",
     )
     store = Store(file)
-    assert await store.boundaries.load_overrides(session) == [
-        MessageOverride("m1", 10, 5, kind="shorten"),
-        MessageOverride("m2", 10, 5, kind="drop"),
-    ]
-    assert await store.check() == []
+    assert await store.sessions.list_tips() == []
     await store.close()
+    with closing(sqlite3.connect(file)) as db:
+        kinds = db.execute("SELECT kind FROM message_override ORDER BY message_id").fetchall()
+        columns = {row[1] for row in db.execute("PRAGMA table_info(boundary)")}
+    assert kinds == [("shorten",), ("drop",)]
+    assert {"template", "facts"} <= columns and not {"template_name", "coverage"} & columns
 
 
 # --- databases that are not opened
