@@ -43,7 +43,7 @@ def test_no_callback_of_an_object_is_set_from_outside() -> None:
             )
 
 
-def test_what_is_set_from_outside_is_found(tmp_path: Path) -> None:
+def test_the_search_finds_attributes_that_are_set_from_outside(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         "Tell = Callable[[str], None]\n"
         "class A:\n"

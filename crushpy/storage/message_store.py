@@ -119,12 +119,11 @@ class MessageStore(Subject):
     # --- facts -----------------------------------------------------------------------------------------
 
     @stored
-    def load_facts(self, session_id: str, last: int = EVERYTHING) -> list[tuple[str, str | None]]:
-        """For each message of a session up to number `last` its id and facts; None if they are not stored."""
-        return [
-            (row.id, row.facts)
-            for row in self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last)
-        ]
+    def load_facts(self, session_id: str, last: int = EVERYTHING) -> list[tuple[str, int, str | None]]:
+        """For each message of a session up to number `last` its id, number and facts; None if they are not
+        stored."""
+        rows = self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last)
+        return [(row.id, row.number, row.facts) for row in rows]
 
     @written()
     def save_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:

@@ -150,6 +150,34 @@ def test_a_prompt_after_an_import_sets_rules_and_only_these_are_carried(
     assert "- Always use tabs." in seed and "- Never push to main." not in seed
 
 
+def test_a_fork_before_the_last_imported_message_sets_rules(
+    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
+) -> None:
+    foreign.write_claude(user_home)
+    (told,) = brought(report(cli, "claude"))
+    shown = json.loads(cli("sessions", "show", told["id"], "--json").stdout)
+    first = next(message["id"] for message in shown["messages"] if message["role"] == "user")
+    llm.script("Done.")
+    done = run("--format", "json", "-s", told["id"], "--at", first, "Always use tabs. Go on.")
+    fork = done.lines[0]["session_id"]
+    assert cli("sessions", "rules", fork, "--add", "Speak like a pirate").returncode == 0
+    rules = json.loads(cli("sessions", "rules", fork, "--json").stdout)
+    assert [rule["text"] for rule in rules] == ["Always use tabs.", "Speak like a pirate"]
+
+
+def test_a_dropped_imported_message_does_not_end_the_users_own_rules(
+    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
+) -> None:
+    foreign.write_claude(user_home)
+    (told,) = brought(report(cli, "claude"))
+    last = json.loads(cli("sessions", "show", told["tip"], "--json").stdout)["messages"][-1]["id"]
+    llm.script("Done.")
+    assert run("--format", "json", "-s", told["tip"], "Always use tabs. Go on.").code == 0
+    assert cli("sessions", "context", told["tip"], "--drop", last).returncode == 0
+    rules = json.loads(cli("sessions", "rules", told["tip"], "--json").stdout)
+    assert [rule["text"] for rule in rules] == ["Always use tabs."]
+
+
 @pytest.mark.parametrize(("agent", "write"), WRITERS.values(), ids=WRITERS)
 def test_an_imported_conversation_goes_on_with_a_valid_history_and_is_not_imported_twice(
     agent: str,

@@ -484,13 +484,13 @@ async def test_facts_are_stored_with_their_messages_kept_later_and_gone_with_the
     odd = Text("\0 and \ud800 é")
     await store.sessions.create(info, first, odd)
     await store.messages.add(info.id, second)
-    (first_id, known), unknown = await store.messages.load_facts(info.id)
+    (first_id, number, known), (second_id, _, unknown) = await store.messages.load_facts(info.id)
     assert known is not None and msgspec.json.decode(known, type=Text).text == "\0 and \ufffd é"
-    assert (first_id, unknown) == (first.id, (second.id, None))
+    assert (first_id, second_id, unknown) == (first.id, second.id, None)
     await store.messages.save_facts(info.id, {first.id: Text("late"), second.id: Text("read again")})
-    assert (await store.messages.load_facts(info.id))[0] == (first.id, known), "what was there stays"
-    assert "read again" in ((await store.messages.load_facts(info.id))[1][1] or "")
+    assert (await store.messages.load_facts(info.id))[0] == (first.id, number, known), "what was there stays"
+    assert "read again" in ((await store.messages.load_facts(info.id))[1][2] or "")
     numbers = await store.messages.load_numbers([first.id])
-    assert await store.messages.load_facts(info.id, numbers[first.id]) == [(first.id, known)]
+    assert await store.messages.load_facts(info.id, numbers[first.id]) == [(first.id, number, known)]
     await store.sessions.delete_conversation(info.id)
     assert await store.messages.load_facts(info.id) == []

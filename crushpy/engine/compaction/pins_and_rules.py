@@ -317,16 +317,15 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
     stored = await store.boundaries.load_ledger(info.id)
     phrases = session.phrases() if session.phrases else None
     dropped = frozenset(await dropped_messages(store, info.id))
-    last_foreign = await store.imports.find_last_message(info.root_id)
-    foreign = Foreign(last_foreign)
+    foreign = ImportedPrompts(await _last_imported(store, info.root_id))
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
         reader = FactReader(info.cwd, (), session.phrases)
-        return await stored_facts(store, session_id, reader, last, store_missing, dropped, foreign.read)
+        return await stored_facts(store, session_id, reader, last, store_missing, dropped, foreign)
 
     before = _ledger.decode(stored) if stored else None
     edited = dropped.difference(message.id for message in session.own_messages)
-    if before is None or last_foreign or before.without != edited:
+    if before is None or foreign.last or before.without != edited:
         # A fork, a branch, imported, stored without a ledger, or before a drop; the next boundary stores it.
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
@@ -338,19 +337,24 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
     return await asyncio.to_thread(before.merged, own, messages=len(session.own_messages), phrases=phrases)
 
 
-class Foreign:
-    """Reads facts in the order of their messages: up to the last imported one they set no rules."""
+async def _last_imported(store: Store, root_id: str) -> int:
+    """The number of the last imported message of a conversation; 0 if none was imported."""
+    last = await store.imports.find_last_message(root_id)
+    return (await store.messages.load_numbers([last])).get(last, 0) if last else 0
 
-    def __init__(self, last: str) -> None:
-        """`last`: the id of the last imported message; empty if there is none."""
-        self._last = last
+
+class ImportedPrompts:
+    """Takes the rules out of the facts of imported messages, and keeps their sentences."""
+
+    def __init__(self, last: int = 0) -> None:
+        """`last`: the number of the last imported message. What was said here has a higher one."""
+        self.last = last
         self.rules: list[str] = []
         """The sentences that look like rules."""
 
-    def read(self, message_id: str, facts: MessageFacts) -> MessageFacts:
-        if not self._last:
+    def without_rules(self, number: int, facts: MessageFacts) -> MessageFacts:
+        if number > self.last:
             return facts
-        self._last = "" if message_id == self._last else self._last
         said = facts.statements or ()
         self.rules += (statement.text for statement in said if statement.rule)
         plain = tuple(msgspec.structs.replace(statement, rule=False) for statement in said)
@@ -370,12 +374,13 @@ async def stored_facts(
     last: int = EVERYTHING,
     store_missing: bool = False,
     dropped: Collection[str] = (),
-    convert: Callable[[str, MessageFacts], MessageFacts] = lambda _, facts: facts,
+    imported: ImportedPrompts | None = None,
 ) -> Sequence[MessageFacts]:
     """The facts of each message of a session up to number `last`; `reader` extracts those not stored.
-    `dropped` messages have none; `convert` gets the id and the facts of each other one."""
+    `dropped` messages have none, and those that were `imported` have no rules."""
+    imported = imported or ImportedPrompts()
     rows = await store.messages.load_facts(session_id, last)
-    known = {message_id: row for message_id, row in rows if row is not None}
+    known = {message_id: row for message_id, _, row in rows if row is not None}
     if len(known) == len(rows):
         found = await asyncio.to_thread(lambda: [_facts.decode(row) for row in known.values()])
     else:
@@ -386,8 +391,8 @@ async def stored_facts(
             missing = {message.id: facts for message, facts in read if message.id not in known}
             await store.messages.save_facts(session_id, missing)
     return [
-        NOTHING if message_id in dropped else convert(message_id, facts)
-        for (message_id, _), facts in zip(rows, found, strict=False)
+        NOTHING if message_id in dropped else imported.without_rules(number, facts)
+        for (message_id, number, _), facts in zip(rows, found, strict=False)
     ]
 
 

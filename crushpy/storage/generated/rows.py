@@ -182,6 +182,7 @@ class LeaseRow(StatementRow, frozen=True, gc=False):
 
 class ListFactsUpToRow(StatementRow, frozen=True, gc=False):
     id: str
+    number: int
     facts: str
 
 

@@ -832,7 +832,7 @@ ADD_FACTS: Statement[Any] = Statement(
 )
 LIST_FACTS_UP_TO: Statement[ListFactsUpToRow] = Statement(
     """
-    SELECT message.id, message_fact.facts
+    SELECT message.id, message.number, message_fact.facts
     FROM message LEFT OUTER JOIN message_fact ON message_fact.number = message.number
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
     """,

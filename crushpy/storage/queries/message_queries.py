@@ -75,7 +75,7 @@ add_facts = insert_or_ignore(
     t.MessageFactTable, ["number", "facts"], select(_M.number, p("facts")).where(_M.id == p("message"))
 )
 list_facts_up_to = (
-    select(_M.id, t.MessageFactTable.facts)
+    select(_M.id, _M.number, t.MessageFactTable.facts)
     .select_from(_M)
     .outerjoin(t.MessageFactTable, t.MessageFactTable.number == _M.number)
     .where(_up_to)
