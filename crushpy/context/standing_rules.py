@@ -26,6 +26,8 @@ WRAP_COLUMNS = 60
 MAX_LABEL_WORDS = 6
 SHORT_CLAUSE_WORDS = 5
 """In longer clauses the phrases of kind `short` name a task rather than a rule."""
+MAX_HINT_WORDS = 14
+"""In longer sentences the phrases of kind `hint` describe something rather than set a rule."""
 NEARLY_FULL = 0.8
 """Share of their budget from which on the user is warned, before any rule is left out."""
 RULES_HEADING = (
@@ -81,7 +83,11 @@ class RulePhrases:
         search._present = {
             kind: [phrase for phrase in some if phrase in plain] for kind, some in self._all.items()
         }
-        found = (search._judge(*sentence) for sentence in _sentences(text, search._is_label))
+
+        def is_rule(shown: str) -> bool:
+            return getattr(search._judge(shown, shown, labelled=False), "rule", False)
+
+        found = (search._judge(*sentence) for sentence in _sentences(text, search._is_label, is_rule))
         return [rule for rule in found if rule is not None]
 
     def _is_label(self, head: str) -> bool:
@@ -92,29 +98,52 @@ class RulePhrases:
 
     def _judge(self, sentence: str, shown: str, labelled: bool) -> UserStatement | None:
         """`shown` is the sentence without quotes and code."""
-        if shown.rstrip(" *_)\n").endswith(("?", "？")):
-            return UserStatement(sentence, rule=True) if labelled else None
-        plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))  # not "No, ..."
+        plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", ";", _plain(shown))  # not "No, ..."
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
         decision = self._has("".join(clauses), "decision")
         for phrase in self._present["unless"]:
             clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
-        rule = labelled or self._has("".join(clauses), "phrase") or any(map(self._starts, clauses))
+        firm = labelled or self._has("".join(clauses), "firm")
+        if not firm and shown.rstrip(" *_)\n").endswith(("?", "？")):
+            return None
+        rule = firm or self._sets_rule([self._without_leads(clause) for clause in clauses if clause.strip()])
         return UserStatement(sentence, rule, decision) if rule or decision else None
+
+    def _sets_rule(self, clauses: Sequence[str]) -> bool:
+        """Whether a sentence that is no question does, by its clauses without leads."""
+        words, first, short = "".join(clauses), "".join(clauses[:1]), SHORT_CLAUSE_WORDS
+        if any(self._starts(clause, "start") for clause in clauses):
+            return True
+        if self._has(words, "report"):
+            return False
+        contrasts = clauses[1:] if self._starts(first, "short") else ()  # "use x for all of y, not z"
+        if (
+            self._has(words, "phrase")
+            or any(self._starts(clause, "opening") for clause in contrasts)
+            or any(self._starts(clause, "short") for clause in clauses if len(clause.split()) <= short)
+        ):
+            return True
+        if any(self._starts(clause, "task") for clause in clauses):
+            return False
+        is_short = len(words.split()) <= MAX_HINT_WORDS
+        return self._starts(first, "opening") or (is_short and self._has(words, "hint"))
 
     def _has(self, words: str, kind: str) -> bool:
         return any(
             phrase in words if _is_cjk(phrase) else f" {phrase} " in words for phrase in self._present[kind]
         )
 
-    def _starts(self, clause: str) -> bool:
+    def _without_leads(self, clause: str) -> str:
         while lead := next(
             (phrase for phrase in self._present["lead"] if clause.startswith(f" {phrase} ")), ""
         ):
             clause = clause[len(lead) + 1 :]
-        kinds = ("start", "short") if len(clause.split()) <= SHORT_CLAUSE_WORDS else ("start",)
-        some = (phrase for kind in kinds for phrase in self._present[kind])
-        return clause.startswith(tuple(f" {phrase}" if _is_cjk(phrase) else f" {phrase} " for phrase in some))
+        return clause
+
+    def _starts(self, clause: str, kind: str) -> bool:
+        return clause.startswith(
+            tuple(f" {phrase}" if _is_cjk(phrase) else f" {phrase} " for phrase in self._present[kind])
+        )
 
 
 def _plain(text: str) -> str:
@@ -163,21 +192,24 @@ _TAG = re.compile(
 )
 """Opens text that a program inserted, or that is marked as foreign."""
 _FOREIGN_LINE = re.compile(
-    r"^(?: {4,}+(?![-*+•] |\d+[.)] )|\t|\+\S|E  |[ \t]*+(?:>|\$ |[+@-]{2,}"
+    r"^(?: {4,}+(?![-*+•] |\d+[.)] )|\t|\+\S|E  |[ \t]*+(?:>|\||\$ |[+@-]{2,}"
     r"|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|\w{3} +\d+ \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b"
     r"|\[?(?i:error|warning|fatal|panic|traceback|exception|hint|npm err!)\b[^:\n]{0,40}(?::|\])"
     r"|File \"|\w{0,60}(?:Error|Exception|Warning):|at \S+\(|\S{1,200}:\d+:\d+:)).*$",
     re.MULTILINE,
 )
-"""Indented code, a quote, a command, a diff, a line of a log or of a stack trace."""
+"""Indented code, a quote, a row of a table, a command, a diff, a line of a log or of a stack trace."""
 _QUOTE = re.compile(
     r"`[^`\n]+`|\"[^\"\n]{1,300}\"|“[^”]{1,300}”|„[^“”]{1,300}[“”]|«[^»]{1,300}»|「[^」]{1,300}」|『[^』]{1,300}』"
     r"|‘[^’]{1,300}’(?!\w)|(?<!\w)'[^'\n]{2,300}'(?!\w)"
 )
 _BULLET = re.compile(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
-_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ])|[。！？]++[」』”）]*+")
+_END = re.compile(
+    r"(?<![.!?…])(?:[.!?][\"')\]*_]*+\s++|[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ]))|[。！？]++[」』”）]*+"
+)
+"""After one mark the next sentence may begin with a small letter; after several ("...") it continues."""
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
     r"|ms|dr|st|\w)\.\s+$",
@@ -203,22 +235,30 @@ def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", "\0", found[0])
 
 
-def _sentences(text: str, is_label: Callable[[str], bool]) -> Iterator[tuple[str, str, bool]]:
-    """Each sentence as written and with foreign text blanked, and whether a label makes it a rule."""
+def _sentences(
+    text: str, is_label: Callable[[str], bool], is_rule: Callable[[str], bool]
+) -> Iterator[tuple[str, str, bool]]:
+    """Each sentence as written and with foreign text blanked, and whether a label makes it a rule. What
+    follows a heading is a document: it has rules only below labels, and below headings that are one."""
     masked = _hide(text)
-    head, labelled_head = "", False
+    head, labelled_head, ruling, foreign = "", False, "", False
     for start, end, is_item in _paragraphs(masked):
         shown, written = masked[start:end], text[start:end]
         before, colon, after = shown.replace("：", ":").partition(":")
         if not is_item:
-            opens = (bool(colon) and not after.strip()) or _HEADING.match(shown) is not None
+            heading = _HEADING.match(shown) is not None
+            opens = (bool(colon) and not after.strip()) or heading
             first = ([(0, 0), *_split(shown)])[-1][0] if opens else 0
             head, labelled_head = (written[first:], is_label(before)) if opens else ("", False)
+            foreign = not labelled_head if heading else foreign
+            ruling = f"{_hide(head)} " if head and is_rule(_hide(head)) else ""
         labelled = (is_item and labelled_head) or bool(colon and after.strip() and is_label(before))
         if labelled and end - start <= MAX_SENTENCE_CHARS:
             yield written, shown, True
+        elif foreign:
+            continue
         elif head and is_item:  # the item of a list means little without its head: "Never:"
-            yield f"{head}\n{written}", f"{_hide(head)} {shown}", False
+            yield f"{head}\n{written}", ruling + shown, False
         elif not labelled_head:
             yield from (
                 (written[first:last], shown[first:last], False)
