@@ -33,7 +33,7 @@ def main() -> None:
 
 def _start(terminal: "EarlyTerminal | None") -> None:
     """Runs the command of the arguments. `terminal`: it shows the first picture of the chat already."""
-    from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
+    from crushpy.cli.arguments import normalize_arguments, parse_chat_flags, parse_run_flags
 
     argv = normalize_arguments(sys.argv[1:])
     options = parse_chat_flags(argv)
@@ -41,6 +41,11 @@ def _start(terminal: "EarlyTerminal | None") -> None:
         from crushpy.cli.chat import start_chat
 
         sys.exit(start_chat(options, terminal))
+    if (run := parse_run_flags(argv)) is not None:
+        from crushpy.cli.run import run_command
+
+        run_command(*run)
+        return
     from crushpy.cli.app import build
 
     build(argv)(argv, prog_name="crushpy")

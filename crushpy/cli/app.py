@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.arguments import COMMANDS, SHARED_MODULES, with_start_flags
+from crushpy.cli.arguments import COMMANDS, SHARED_MODULES, with_flags
 from crushpy.cli.chat import start_chat
 from crushpy.core.errors import UsageError
 from crushpy.core.start_options import StartOptions
@@ -21,7 +21,7 @@ def build(argv: list[str]) -> typer.Typer:
         rich_markup_mode=None,  # loading rich takes longer than all of the help
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(with_start_flags(chat, chat=True))
+    app.callback()(with_flags(chat, StartOptions, chat=True))
     names = [word for word in argv if word in COMMANDS]
     if argv and argv[0] in COMMANDS:
         names = [argv[0]]

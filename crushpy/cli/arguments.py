@@ -1,6 +1,6 @@
 """The command line: the table of commands, alternative spellings, and the start flags.
 
-Imports no Typer: the chat parses its flags without it.
+Imports no Typer: the chat and `run` parse plain flags without it.
 """
 
 import re
@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Optional
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.start_options import StartFlag, StartOptions, start_flags
+from crushpy.core.messages import Data
+from crushpy.core.start_options import RunOptions, StartFlag, StartOptions, flags_of
 
 COMMANDS = {
     "run": "Run a prompt without the app and print what happens.",
@@ -72,20 +73,41 @@ def normalize_arguments(argv: Sequence[str]) -> list[str]:
 
 def parse_chat_flags(argv: list[str]) -> StartOptions | None:
     """The options in `argv`, or None if it contains anything but flags of the chat: Typer parses it then."""
-    by_name = {
-        name: (field, kind, flag)
-        for field, (kind, flag) in start_flags().items()
-        for name in flag.names
-        if flag.chat
-    }
+    prompts = [word for word in argv if " " in word and not word.startswith("-")]
+    flags = {field: pair for field, pair in flags_of(StartOptions).items() if pair[1].chat}
+    values = _parse_flags(argv, flags, {"prompt": prompts})
+    return None if values is None else StartOptions(**values)
+
+
+def parse_run_flags(argv: list[str]) -> tuple[RunOptions, StartOptions] | None:
+    """The options of `run` in `argv`, or None if they are not plain: Typer parses them then."""
+    if not argv or argv[0] != "run":
+        return None
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    values = _parse_flags(argv[1:], flags_of(RunOptions) | flags_of(StartOptions), {"prompt": words})
+    if values is None:
+        return None
+    run = {field: values.pop(field) for field in flags_of(RunOptions) if field in values}
+    return RunOptions(**run), StartOptions(**values)
+
+
+def _parse_flags(
+    argv: list[str], flags: dict[str, tuple[Any, StartFlag]], arguments: dict[str, list[str]]
+) -> dict[str, Any] | None:
+    """The values in `argv` by field. `arguments`: the words that may be the value of a field without a flag.
+
+    None for everything that is not plain: a number, an unknown flag, a value that looks like a flag.
+    """
+    by_name = {name: (field, *pair) for field, pair in flags.items() for name in pair[1].names}
     values: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
-        if word not in by_name and " " in word and not word.startswith("-") and "prompt" not in values:
-            values["prompt"] = word
-            continue
         if word not in by_name:
-            return None
+            field = next((field for field, allowed in arguments.items() if word in allowed), "")
+            if not field or field in values:
+                return None
+            values[field] = word
+            continue
         field, kind, flag = by_name[word]
         if kind is bool:
             values[field] = True
@@ -96,30 +118,39 @@ def parse_chat_flags(argv: list[str]) -> StartOptions | None:
         if flag.choices and value not in flag.choices:
             return None
         values[field] = value if kind is str else (*values.get(field, ()), value)
-    return StartOptions(**values)
+    return values
 
 
-def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..., None]:
-    """Wraps `command(options, ...)` for Typer, with a parameter for each flag of the chat or of `run`."""
+def with_flags(command: Callable[..., None], *options: type[Data], chat: bool = False) -> Callable[..., None]:
+    """Wraps `command(*options, ...)` for Typer, with a parameter for each flag of the option structs.
+
+    `chat`: only the flags of the chat.
+    """
     import inspect
 
-    flags = {field: pair for field, pair in start_flags().items() if pair[1].chat or not chat}
-    own_parameters = list(inspect.signature(command).parameters.values())[1:]
+    flags = {
+        struct: {field: pair for field, pair in flags_of(struct).items() if pair[1].chat or not chat}
+        for struct in options
+    }
+    own_parameters = list(inspect.signature(command).parameters.values())[len(options) :]
     keyword = inspect.Parameter.KEYWORD_ONLY
     flag_parameters = [
         inspect.Parameter(
-            field,
-            keyword,
-            default=False if kind is bool else "" if kind is str and not flag.choices else None,
-            annotation=_annotation(kind, flag),
+            field, keyword, default=getattr(struct(), field) or None, annotation=_annotation(kind, flag)
         )
-        for field, (kind, flag) in flags.items()
+        for struct, own in flags.items()
+        for field, (kind, flag) in own.items()
     ]
 
     @wraps(command)
     def with_options(**values: Any) -> None:
-        options = {field: value for field in flags if (value := values.pop(field)) is not None}
-        command(msgspec.convert(options, StartOptions), **values)  # turns lists into tuples
+        given = [
+            msgspec.convert(  # turns lists into tuples
+                {field: value for field in own if (value := values.pop(field)) is not None}, struct
+            )
+            for struct, own in flags.items()
+        ]
+        command(*given, **values)
 
     parameters = [*(parameter.replace(kind=keyword) for parameter in own_parameters), *flag_parameters]
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
@@ -130,9 +161,16 @@ def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..
 def _annotation(kind: Any, flag: StartFlag) -> Any:
     import typer
 
-    option: Any = typer.Option(
-        *flag.names, metavar=flag.metavar or None, help=flag.help, min=flag.minimum, show_default=False
-    )
+    option: Any = typer.Argument(help=flag.help, show_default=False)
+    if flag.names:
+        option = typer.Option(
+            *flag.names,
+            metavar=flag.metavar or None,
+            help=flag.help,
+            min=flag.minimum,
+            max=flag.maximum,
+            show_default=False,
+        )
     if flag.choices:
         kind = Optional[Literal[flag.choices]]  # noqa: UP045
     elif kind == tuple[str, ...]:

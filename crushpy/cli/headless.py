@@ -22,8 +22,8 @@ from crushpy.cli.workspace import working_folder
 from crushpy.core import events
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Data, Image, Usage
-from crushpy.core.start_options import StartOptions
+from crushpy.core.messages import Image, Usage
+from crushpy.core.start_options import RunOptions, StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import encodable
@@ -39,21 +39,6 @@ STDIN_TIMEOUT_S = 3.0
 UNLIMITED_PARALLEL = 100_000
 """On a fleet the slots of its workers are the limit."""
 INVALID_VALUE_EXIT, INTERRUPTED_EXIT, TERMINATED_EXIT = 6, 130, 143
-
-
-class HeadlessRun(Data, frozen=True):
-    """What to run: a prompt, or a file of tasks."""
-
-    prompt: str
-    tasks: str = ""
-    parallel: int | None = None
-    schema: str = ""
-    """The file of a JSON schema that the answer has to match."""
-    fleet: bool = False
-    detach: bool = False
-    dirty: bool = True
-    asks: bool = False
-    """Whether the user can be asked on the terminal."""
 
 
 class ValueRequest:
@@ -73,10 +58,10 @@ class ValueRequest:
         return found.status
 
 
-def run_headless(options: StartOptions, run: HeadlessRun, *, form: str, quiet: bool) -> int:
+def run_headless(options: StartOptions, run: RunOptions) -> int:
     """Runs a prompt or a file of tasks; returns the exit code. Always prints a `result` last."""
-    printer = TextPrinter(quiet=quiet, streams=not run.schema) if form == "text" else print_result
-    out = PrinterOutput(StreamPrinter() if form == "stream-json" else printer)
+    printer = TextPrinter(quiet=run.quiet, streams=not run.schema) if run.form == "text" else print_result
+    out = PrinterOutput(StreamPrinter() if run.form == "stream-json" else printer)
     _install_signal_handler(_raise_interrupt)
     try:
         code = asyncio.run(_run_conversation(options, _choose_work(options, run), out, detach=run.detach))
@@ -127,7 +112,7 @@ def _signal_exit_code(number: int = signal.SIGINT) -> int:
     return TERMINATED_EXIT if number == signal.SIGTERM else INTERRUPTED_EXIT
 
 
-def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
+def _choose_work(options: StartOptions, run: RunOptions) -> Work:
     """The work for the conversation: a prompt, a list of tasks, or the rest of one."""
     prompt, tasks, parallel = run.prompt, run.tasks, run.parallel
     wanted = _read_schema(run.schema) if run.schema else None
@@ -172,7 +157,7 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
     )
 
 
-def _fleet(conversation: Conversation, options: StartOptions, run: HeadlessRun) -> "TaskFleet | None":
+def _fleet(conversation: Conversation, options: StartOptions, run: RunOptions) -> "TaskFleet | None":
     """What runs a list on other machines; None if the conversation's database is a file."""
     if not run.fleet and not is_server(conversation.settings.database_url):
         return None

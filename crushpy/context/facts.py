@@ -22,6 +22,7 @@ from crushpy.core.messages import (
     ToolResult,
     TouchedFile,
 )
+from crushpy.util.lazy_pattern import lazy_pattern
 
 INTERRUPTED = "Interrupted"
 """The beginning of the result of a call that was stopped while it ran: its effects are unknown."""
@@ -32,7 +33,7 @@ COMMAND_START = (
     r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )
 """A pattern for the start of a command, with what may precede its name."""
-_TESTS = re.compile(
+_TESTS = lazy_pattern(
     rf"{COMMAND_START}(?:"
     r"(?:pytest|py\.test|tox|nox|unittest|trial|nosetests|jest|vitest|mocha|ava|karma|rspec|phpunit|pest|ctest"
     r"|nextest|minitest|playwright test|cypress run|busted|bats)\b"
@@ -188,7 +189,7 @@ MAX_PATHS = 40
 """Of the files that a failing command names."""
 TEST_LINES = 3
 """Of a test run's output."""
-_PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
+_PATHS = lazy_pattern(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
 _SEARCHED_CHARS = 4_000
 """Characters of a failing command's output that are searched for file names."""
 
@@ -318,12 +319,12 @@ TESTS_GREEN = "tests green"
 NEW_PROMPT = "new prompt"
 
 _WORD = r"(?:[^\s'\";&|]|'[^']*'|\"[^\"]*\")+"
-_COMMIT = re.compile(
+_COMMIT = lazy_pattern(
     rf"{COMMAND_START}git\s+(?:(?:-[Cc]|--git-dir|--work-tree)[=\s]\s*{_WORD}\s+|-[\w-]+\s+)*"
     r"commit(?![\w-])(?P<rest>[^;&|\n]*)"
 )
-_ONLY_LOOKS = re.compile(r"(?:^|\s)(?:--dry-run|--help|-h)(?=\s|$)")
-_NOTHING_DONE = re.compile(
+_ONLY_LOOKS = lazy_pattern(r"(?:^|\s)(?:--dry-run|--help|-h)(?=\s|$)")
+_NOTHING_DONE = lazy_pattern(
     r"nothing (?:added )?to commit|no changes added to commit|aborting commit", re.IGNORECASE
 )
 

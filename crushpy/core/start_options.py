@@ -1,7 +1,7 @@
-"""The start options: one struct, with a flag for each field.
+"""The start options, and the options of `crushpy run`: two structs, with a flag for each field.
 
-Shared by the command line, the app and the bootstrap. A field with a `StartFlag` is a flag of `crushpy` and
-`crushpy run`. Imports nothing heavy: the chat loads this at every start.
+Shared by the command line, the app and the bootstrap. A field of `StartOptions` with a `StartFlag` is a flag
+of `crushpy` and `crushpy run`. Imports nothing heavy: every start loads this.
 """
 
 from functools import cache
@@ -16,10 +16,12 @@ class StartFlag(Data, frozen=True):
     """The command-line flag of a field."""
 
     names: tuple[str, ...]
+    """Empty: the argument of the command."""
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    maximum: int | None = None
     setting: str = ""
     """The setting it overrides, for this process only."""
     chat: bool = True
@@ -104,15 +106,68 @@ class StartOptions(Data, frozen=True):
     """Nothing is written: no lease is acquired and nothing is repaired."""
 
     def setting_flags(self) -> dict[str, object]:
-        given = {flag.setting: getattr(self, field) for field, (_, flag) in start_flags().items()}
+        given = {flag.setting: getattr(self, field) for field, (_, flag) in flags_of(StartOptions).items()}
         return {setting: value for setting, value in given.items() if setting and value}
 
 
+class RunOptions(Data, frozen=True):
+    """What `crushpy run` runs, a prompt or a file of tasks, and what it prints."""
+
+    prompt: Annotated[
+        str, StartFlag((), "The prompt. Text on stdin is appended to it; `-` reads only stdin.")
+    ] = ""
+    form: Annotated[
+        str,
+        StartFlag(("--format",), "What to print. [default: text]", choices=("text", "json", "stream-json")),
+    ] = "text"
+    tasks: Annotated[
+        str,
+        StartFlag(
+            ("--tasks",),
+            "Run a list of tasks instead of a prompt, each in a new session; `-` reads one per line from "
+            "stdin.",
+            "FILE",
+        ),
+    ] = ""
+    parallel: Annotated[
+        int | None,
+        StartFlag(
+            ("--parallel",),
+            "How many tasks of a list may run in parallel, if they only read or have their own worktree. "
+            "[default: 1]",
+            "N",
+            minimum=1,
+            maximum=32,
+        ),
+    ] = None
+    fleet: Annotated[
+        bool, StartFlag(("--fleet",), "Run the list on workers (`crushpy worker`), on any machines.")
+    ] = False
+    detach: Annotated[
+        bool, StartFlag(("--detach",), "With --fleet: return at once with the id of the list.")
+    ] = False
+    dirty: Annotated[
+        bool,
+        StartFlag(
+            ("--dirty/--no-dirty",), "With --fleet: send uncommitted changes as well. [default: dirty]"
+        ),
+    ] = True
+    schema: Annotated[
+        str,
+        StartFlag(
+            ("--schema",), "A JSON schema: print a JSON value that matches it, and nothing else.", "FILE"
+        ),
+    ] = ""
+    quiet: Annotated[bool, StartFlag(("--quiet", "-q"), "Print only the answer and errors.")] = False
+    asks: bool = False
+    """Whether the user can be asked on the terminal."""
+
+
 @cache
-def start_flags() -> dict[str, tuple[Any, StartFlag]]:
+def flags_of(options: type[Data]) -> dict[str, tuple[Any, StartFlag]]:
     """Each field that has a flag, with its type and the flag, in order."""
     found: dict[str, tuple[Any, StartFlag]] = {}
-    for field, hint in StartOptions.__annotations__.items():
+    for field, hint in options.__annotations__.items():
         kind, *marks = get_args(hint) or (hint,)
         flag = next((mark for mark in marks if isinstance(mark, StartFlag)), None)
         if flag is not None:

@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from typing import Any, cast
 
+from crushpy.util.lazy_pattern import lazy_pattern
+
 MARK = "[redacted]"
 
 _SECRET_SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
@@ -20,9 +22,9 @@ def _any_case(pattern: str) -> str:
     return re.sub("[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", pattern)
 
 
-_KEY_START = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_LINE = re.compile(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
+_KEY_START = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE = lazy_pattern(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
 
 _KEY_FORMS = {
     # OpenAI, Anthropic, OpenRouter: with a digit, unlike names in CSS.
@@ -50,7 +52,7 @@ _KEY_FORMS = {
 
 def _token(start: str, rest: str) -> "re.Pattern[str]":
     # The look-behind follows the prefix: `re` is fast if a pattern begins with letters.
-    return re.compile(rf"{start}(?<![A-Za-z0-9_-]{start}){rest}")
+    return lazy_pattern(rf"{start}(?<![A-Za-z0-9_-]{start}){rest}")
 
 
 _TOKENS = {
@@ -62,39 +64,39 @@ _GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
 _MIN_TEXT_CHARS = 20
 """A shorter text of only letters and digits cannot be recognised as a secret."""
 _MIN_TOKEN_CHARS = 15
-_SEPARATOR = re.compile(r"[ \t:=]")
+_SEPARATOR = lazy_pattern(r"[ \t:=]")
 """One of these is in every header, every URL with a password, and between a name and its value."""
 
 _QUOTE = r"""\\?["']?"""
 _SCHEME = _any_case("(?:bearer|basic|digest|token|apikey)")
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = lazy_pattern(
     rf"({_any_case('authorization')}{_QUOTE}[ \t]{{0,4}}+[:=][ \t]{{0,4}}+{_QUOTE})?"
     rf"({_SCHEME}[ \t]{{1,4}}+)([A-Za-z0-9._~+/=:-]{{8,}}+)"
 )
 
 # Up to the last "@": a password may contain one.
-_URL_PASSWORD = re.compile(r"""(://[^\s/:@'"]{0,100}+:)(?![${<*])[^\s/'"]{1,200}(?=@)""")
+_URL_PASSWORD = lazy_pattern(r"""(://[^\s/:@'"]{0,100}+:)(?![${<*])[^\s/'"]{1,200}(?=@)""")
 
 _NAME = _any_case(
     r"(?:p(?:ass(?:words?|wd|phrase)|wd|rivate[_-]?key)|s(?:ecret(?:[_-]?key)?|igning[_-]?key)|token"
     r"|a(?:pi|ccess|ccount)[_-]?key|authorization|c(?:redentials?|lient[_-]?secret)|encryption[_-]?key)"
 )
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = lazy_pattern(
     rf"({_NAME})({_QUOTE}[ \t]{{0,4}}+(?:=>|:=|[:=])[ \t]{{0,4}}+|[ \t]{{1,4}}+)"
     r"""(?:\\?"([^"\\\n]{1,500}+)\\?"|\\?'([^'\\\n]{1,500}+)\\?'|([^\s"'`,;&<>\\]{1,500}+))"""
 )
-_SECRET_KEY = re.compile(rf"{_NAME}$")
+_SECRET_KEY = lazy_pattern(rf"{_NAME}$")
 
-_FLAG = re.compile(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
+_FLAG = lazy_pattern(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
 _FLAG_CHARS = 30
 """How far before a name the dashes of its flag may be."""
-_CODE = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)+$|[^()\[\]{}|]*+[()\[\]{}|]")
-_PLACEHOLDER = re.compile(
+_CODE = lazy_pattern(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)+$|[^()\[\]{}|]*+[()\[\]{}|]")
+_PLACEHOLDER = lazy_pattern(
     r"(?:none|null|nil|true|false|undefined|required|optional|string|str|bytes|text|number|int|integer|any"
     r"|example|changeme|\W*+|(.)\1*)$",
     re.IGNORECASE,
 )
-_LIKELY_NAME = re.compile(
+_LIKELY_NAME = lazy_pattern(
     "pass|pwd|secret|token|key|cred|auth|self|args|value|config|settings|env", re.IGNORECASE
 )
 

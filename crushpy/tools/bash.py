@@ -14,10 +14,11 @@ from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.process import Process, cannot_kill
+from crushpy.util.lazy_pattern import lazy_pattern
 
 _SEARCHED_CHARS = 20_000
 """Characters at the end of the output that are searched for errors."""
-_NETWORK_ERROR = re.compile(
+_NETWORK_ERROR = lazy_pattern(
     r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
     r"|Name or service not known"
     r"|nodename nor servname|No address associated with hostname|EAI_AGAIN|ENETUNREACH|ENOTFOUND|getaddrinfo"
@@ -25,19 +26,19 @@ _NETWORK_ERROR = re.compile(
     r"|Could not connect to|Could not resolve|Connection refused",
     re.IGNORECASE,
 )
-_LOOPBACK_REFUSED = re.compile(
+_LOOPBACK_REFUSED = lazy_pattern(
     r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,100}(?:refused|connect to server)"
     r"|refused[^\n]{0,100}(?:localhost|127\.0\.0\.1)",
     re.IGNORECASE,
 )
 """A refused connection to loopback."""
-_READ_ONLY_ERROR = re.compile(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
-_PERMISSION_ERROR = re.compile(
+_READ_ONLY_ERROR = lazy_pattern(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
+_PERMISSION_ERROR = lazy_pattern(
     r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
     re.IGNORECASE,
 )
-_SET_GROUP_ERROR = re.compile(r"Could not make .+ writable by group")
-_GIT_PATH = re.compile(
+_SET_GROUP_ERROR = lazy_pattern(r"Could not make .+ writable by group")
+_GIT_PATH = lazy_pattern(
     r"(?:^|[\s'\"`/])\.git(?:/|['\"`:\s]|$)|\.lock['\"`]?:|could not write (?:config|index)", re.MULTILINE
 )
 

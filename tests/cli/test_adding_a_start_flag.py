@@ -9,7 +9,7 @@ from typer.main import get_command
 
 import crushpy
 from crushpy.cli.app import build
-from crushpy.core.start_options import StartOptions, start_flags
+from crushpy.core.start_options import StartOptions, flags_of
 
 PACKAGE = Path(crushpy.__file__).parent
 FIELDS = [field.name for field in msgspec.structs.fields(StartOptions)]
@@ -17,7 +17,7 @@ SET_BY_CODE = {"interactive", "read_only", "prompt"}
 """Fields that no person asks for by a flag."""
 
 
-def flags_of(argv: list[str]) -> set[str]:
+def typer_options(argv: list[str]) -> set[str]:
     """The options that Typer knows for a command."""
     command = get_command(build(argv))
     for word in argv:
@@ -27,14 +27,14 @@ def flags_of(argv: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_start_option_has_a_flag(field: str) -> None:
-    assert field in start_flags() or field in SET_BY_CODE, (
+    assert field in flags_of(StartOptions) or field in SET_BY_CODE, (
         f"StartOptions.{field} has no StartFlag: annotate it, or add it to SET_BY_CODE."
     )
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_start_option_is_read(field: str) -> None:
-    _, flag = start_flags().get(field, (None, None))
+    _, flag = flags_of(StartOptions).get(field, (None, None))
     readers = [
         path
         for path in PACKAGE.rglob("*.py")
@@ -46,18 +46,18 @@ def test_every_start_option_is_read(field: str) -> None:
     )
 
 
-@pytest.mark.parametrize("field", start_flags())
+@pytest.mark.parametrize("field", flags_of(StartOptions))
 def test_every_start_flag_is_offered(field: str) -> None:
-    _, flag = start_flags()[field]
+    _, flag = flags_of(StartOptions)[field]
     commands = [["run"], *([[]] if flag.chat else [])]
     for argv in commands:
-        missing = set(flag.names) - flags_of(argv)
+        missing = set(flag.names) - typer_options(argv)
         assert not missing, f"crushpy {' '.join(argv)} does not take {missing} of StartOptions.{field}"
     assert flag.help, f"StartOptions.{field} has no help text"
 
 
 def test_start_flags_have_unique_names() -> None:
-    names = [name for _, flag in start_flags().values() for name in flag.names]
+    names = [name for _, flag in flags_of(StartOptions).values() for name in flag.names]
     assert len(names) == len(set(names))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.command import Cli
 
-from crushpy.cli.arguments import parse_chat_flags
-from crushpy.core.start_options import StartOptions
+from crushpy.cli.arguments import parse_chat_flags, parse_run_flags
+from crushpy.core.start_options import RunOptions, StartOptions
 
 
 def crushpy(*args: str) -> subprocess.CompletedProcess[str]:
@@ -46,6 +46,46 @@ def test_plain_flags_are_read(argv: list[str], asked: StartOptions) -> None:
 )
 def test_anything_else_is_for_typer(argv: list[str]) -> None:
     assert parse_chat_flags(argv) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        (["run", "hi"], (RunOptions("hi"), StartOptions())),
+        (
+            ["run", "-q", "two words", "-c"],
+            (RunOptions("two words", quiet=True), StartOptions(resume_latest=True)),
+        ),
+        (
+            ["run", "hi", "--format", "json", "--allow", "ls", "--allow", "view"],
+            (RunOptions("hi", form="json"), StartOptions(allow=("ls", "view"))),
+        ),
+        (
+            ["run", "--tasks", "list.toml", "--fleet"],
+            (RunOptions(tasks="list.toml", fleet=True), StartOptions()),
+        ),
+    ],
+)
+def test_plain_flags_of_run_are_read(argv: list[str], asked: tuple[RunOptions, StartOptions]) -> None:
+    assert parse_run_flags(argv) == asked
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *([], ["hi"], ["sessions", "list"], ["run", "a", "b"], ["run", "--help"], ["run", "-"]),
+        *(["run", "hi", "--max-steps", "3"], ["run", "hi", "--format", "xml"], ["run", "hi", "--no-dirty"]),
+    ],
+)
+def test_anything_else_of_run_is_for_typer(argv: list[str]) -> None:
+    assert parse_run_flags(argv) is None
+
+
+def test_run_starts_without_loading_typer(tmp_path: Path) -> None:
+    done = crushpy("run", "hi", "--cwd", str(tmp_path / "missing"))
+    assert done.returncode == 2
+    assert "missing" in done.stderr
+    assert "typer" not in done.stderr
 
 
 def test_the_chat_starts_without_loading_typer() -> None:

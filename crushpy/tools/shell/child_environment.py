@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
+from crushpy.util.lazy_pattern import lazy_pattern
+
 # Names and prefixes instead of one pattern, which would take longer to compile than the rest to import.
 # fmt: off
 _PASSED_NAMES = frozenset(
@@ -34,12 +36,12 @@ _PASSED_PREFIXES = (
 )
 """At least one more letter, digit or underscore follows."""
 # fmt: on
-_PASSED_PATTERNS = re.compile(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
-_SECRET_NAME = re.compile(
+_PASSED_PATTERNS = lazy_pattern(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
+_SECRET_NAME = lazy_pattern(
     r"(?:^|_)(?:KEYS?|TOKENS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|COOKIE|PAT|DSN)(?:_|$)",
     re.IGNORECASE,
 )
-_URL_WITH_PASSWORD = re.compile(r"://[^/\s@]{1,200}@")
+_URL_WITH_PASSWORD = lazy_pattern(r"://[^/\s@]{1,200}@")
 
 
 def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> dict[str, str]:
