@@ -52,7 +52,6 @@ from crushpy.llm.learnt import LearntModels
 from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
-from crushpy.sandbox.confinement import Unconfined
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
@@ -270,6 +269,7 @@ class _Opening(msgspec.Struct, frozen=True):
         if not used or not (environment.settings.hooks or any(place.exists() for place in places)):
             return None
         from crushpy.extensions.hooks.hook_config import HookSetup, read_hooks
+        from crushpy.sandbox.confinement import Unconfined
 
         root = environment.root if environment.trusted else None
         setup = HookSetup(*read_hooks(environment.paths, root, environment.settings.hooks), Unconfined())

@@ -17,9 +17,6 @@ from crushpy.core.templates import TemplateProblem, Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.trust import is_trusted, is_trusted_copy
-from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine_in
-from crushpy.sandbox.filesystem_view import SandboxConfig, writable_folders
-from crushpy.sandbox.finding import find_sandbox
 from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
 from crushpy.settings.layers import Loaded, load
@@ -27,6 +24,7 @@ from crushpy.settings.schema import LspSettings, Settings
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
+    from crushpy.sandbox.confinement import Unconfined
     from crushpy.storage.store import Store
 
 
@@ -116,6 +114,8 @@ class ProjectEnvironment:
 
     def guard(self) -> ExecutionContext:
         """The sandbox that confines commands. The first call probes it, which takes milliseconds."""
+        from crushpy.sandbox.finding import find_sandbox
+
         chosen = self.settings.sandbox
         sandbox = find_sandbox(chosen.mode)
         return ExecutionContext(
@@ -128,6 +128,10 @@ class ProjectEnvironment:
         )
 
     def _writable_folders(self) -> tuple[str, ...]:
+        if not self.settings.sandbox.write:
+            return ()
+        from crushpy.sandbox.filesystem_view import writable_folders
+
         own = (self.paths.config_dir, self.paths.data_dir)
         return writable_folders(self.settings.sandbox.write, own)
 
@@ -143,6 +147,7 @@ class ProjectEnvironment:
         command = self.settings.worktree.setup
         if command and self.loaded.origins["worktree.setup"].startswith("project:"):
             from crushpy.extensions.hooks.hook_config import is_accepted, setup_command
+            from crushpy.sandbox.finding import find_sandbox
 
             if not is_accepted(self.paths, [setup_command(command)], project_root(folder)):
                 raise UsageError(
@@ -160,12 +165,16 @@ class ProjectEnvironment:
 
     def confine(
         self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = (), server_mb: int = 0
-    ) -> Unconfined:
+    ) -> "Unconfined":
         """The sandbox for the commands of one conversation in `cwd`.
 
         `private` and `outputs` are its own folders; `shown` stays visible wherever it is. `server_mb`: the
         memory of a language server, which may only read `cwd`.
         """
+        from crushpy.sandbox.confinement import ResourceLimits, confine_in
+        from crushpy.sandbox.filesystem_view import SandboxConfig
+        from crushpy.sandbox.finding import find_sandbox
+
         own = (self.paths.config_dir, self.paths.data_dir)
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox

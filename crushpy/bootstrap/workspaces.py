@@ -18,7 +18,6 @@ from crushpy.engine.agents.scope import Services
 from crushpy.engine.agents.subagents import TaskWorkspace
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.hooks import ObservedCall, ResultAddition
-from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
 from crushpy.storage.store import Store
 from crushpy.tools.base import CallContext, LspArgs, Outcome, Workspace
@@ -105,6 +104,8 @@ class Workspaces:
 
     def open_worktree(self, services: Services, cwd: Path) -> TaskWorkspace:
         """Makes a worktree usable by a task; `services`: of the conversation."""
+        from crushpy.sandbox.repository import git_folders
+
         environment = self._environment
         repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
         private = self._folders.private.with_name(f"{self._folders.private.name}-{new_id()}")

@@ -22,7 +22,6 @@ from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
 from crushpy.permissions.path_rules import crushpy_folders, describe_ignored, unreadable_below
 from crushpy.permissions.rules import FOLDER, RuleSet, escaped, in_mode
-from crushpy.sandbox.filesystem_view import writable_folders
 from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.pending_answers import PendingAnswers
@@ -219,6 +218,8 @@ class Approvals:
         folder = Path(os.path.realpath(self._workspace / Path(name).expanduser()))
         if not folder.is_dir():
             raise UsageError(f"{name} is not a folder.", "Name a folder that exists.")
+        from crushpy.sandbox.filesystem_view import writable_folders
+
         writable_folders((str(folder),), crushpy_folders(), "add-dir")
         await self._grant((f"{FOLDER}({escaped(str(folder))})",))
         return folder

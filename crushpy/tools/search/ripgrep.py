@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -107,6 +106,8 @@ async def run_program(
                 yield record
         if rest:
             yield rest
+
+    import tempfile
 
     with tempfile.TemporaryFile() as errors:
         try:

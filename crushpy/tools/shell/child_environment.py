@@ -1,6 +1,5 @@
 """The environment of commands: what programs need, and no secrets."""
 
-import ctypes
 import os
 import re
 import sys
@@ -92,5 +91,7 @@ def hide_environment(shown: Mapping[str, str]) -> None:
             memory.seek(start)
             names = ((each, os.fsdecode(each.partition(b"=")[0])) for each in block.split(b"\0"))
             memory.write(b"\0".join(each if name in shown else bytes(len(each)) for each, name in names))
+    import ctypes
+
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -4,18 +4,19 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
-from crushpy.sandbox.confinement import Unconfined
-from crushpy.sandbox.filesystem_view import is_temporary
-from crushpy.sandbox.finding import working_sandbox
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE_S, Process, missing_folder
 from crushpy.tools.truncate import Truncated
 from crushpy.util.spawn import spawn
+
+if TYPE_CHECKING:
+    from crushpy.sandbox.confinement import Unconfined
 
 MAX_RUNNING = 20
 _MAX_FINISHED = 50
@@ -80,7 +81,7 @@ class Jobs:
     def __init__(
         self,
         variables: Sequence[str] = (),
-        confine: Callable[[], Unconfined] = Unconfined,
+        confine: Callable[[], "Unconfined"] | None = None,
         *,
         whole_environment: bool = False,
         folders: Callable[[], Sequence[Path]] = lambda: (),
@@ -91,7 +92,8 @@ class Jobs:
         `whole_environment`: they get all variables. `folders` count as the workspace,
         beside it: commands see them as they are. `on_ended` is called with each job that ended by itself.
 
-        `confine` selects their confinement when the first command runs: that takes milliseconds.
+        `confine` selects their confinement when the first command runs: that takes milliseconds. Without it
+        there is none.
         """
         self._variables = variables
         self._whole_environment = whole_environment
@@ -106,10 +108,12 @@ class Jobs:
         self._end_watchers: set[asyncio.Task[None]] = set()
 
     @property
-    def confinement(self) -> Unconfined:
+    def confinement(self) -> "Unconfined":
         """The sandbox of the commands."""
         if self._confinement is None:
-            self._confinement = self._confine()
+            from crushpy.sandbox.confinement import Unconfined
+
+            self._confinement = (self._confine or Unconfined)()
         return self._confinement
 
     def warm_up(self) -> None:
@@ -119,10 +123,12 @@ class Jobs:
 
     async def _warm_up(self) -> None:
         await asyncio.sleep(_WARM_UP_DELAY_S)
+        from crushpy.sandbox.finding import working_sandbox
+
         await asyncio.to_thread(working_sandbox)
         await self.confinement.warm_up()
 
-    def unconfined(self, runner: Unconfined) -> "Jobs":
+    def unconfined(self, runner: "Unconfined") -> "Jobs":
         """Commands with the same environment, without a sandbox."""
         return Jobs(self._variables, lambda: runner, whole_environment=self._whole_environment)
 
@@ -170,6 +176,8 @@ class Jobs:
 
     def file_tool_path(self, path: Path) -> Path:
         """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
+        from crushpy.sandbox.filesystem_view import is_temporary
+
         if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self._folders()):
             return path
         return self.confinement.inside(path)

@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.core.messages import Terminal
-from crushpy.sandbox.supervisor_handle import Supervisor
 from crushpy.security.programs import find_program
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
+
+if TYPE_CHECKING:
+    from crushpy.sandbox.supervisor_handle import Supervisor
 
 END_GRACE_S = 2.0
 """How long a process may take to terminate before it is killed, and a killed shell to exit."""
@@ -46,7 +49,7 @@ class Process:
 
     def __init__(
         self,
-        supervisor: Supervisor,
+        supervisor: "Supervisor",
         command: str,
         cwd: Path,
         output: Output,
