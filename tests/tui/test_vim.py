@@ -24,7 +24,7 @@ def typed(text: str, keys: str) -> tuple[str, Vim]:
             else:
                 now = Edited(now.text[: now.cursor] + key + now.text[now.cursor :], now.cursor + 1)
         else:
-            now = vim.press("ctrl+r" if key == "\x12" else key, *now)
+            now = vim.press(key, *now)
     return now.text[: now.cursor] + "|" + now.text[now.cursor :], vim
 
 
