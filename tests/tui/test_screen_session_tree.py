@@ -16,7 +16,8 @@ from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import UNDO, CompareScreen, SessionTree, SessionTreeScreen
+from crushpy.tui.screens.session_tree import UNDO, CompareScreen, SessionTreeScreen
+from crushpy.tui.widgets.row_list import RowList
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ async def family(store: Store, library: SessionBrowser) -> Family:
 
 
 def tree(screen: Shown) -> list[str]:
-    region = screen.app.screen.query_one(SessionTree).region
+    region = screen.app.screen.query_one(RowList).region
     lines = [line[region.x + 1 : region.right].rstrip() for line in screen.lines[region.y : region.bottom]]
     return [line for line in lines if "session" in line or "task" in line]
 
@@ -266,13 +267,21 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
 
 async def test_tree_opens_at_the_current_session(family: Family, library: SessionBrowser) -> None:
     for session in (family.root, family.second, family.tip):
-        screen_ = SessionTreeScreen(library, session.id, nothing)
-        async with shown(screen_) as screen:
-            tree = screen_.query_one(SessionTree)
-            assert tree.cursor_node is not None
-            assert tree.cursor_node.data is not None
-            assert tree.cursor_node.data.session.id == session.id
+        async with shown(SessionTreeScreen(library, session.id, nothing)) as screen:
+            (current,) = [line for line in screen.lines if "▌" in line[:3] and "session" in line]
+            assert f"● session {session.generation + 1} " in current
             assert screen.messages == []
+
+
+async def test_a_session_folds_those_below_it(store: Store, family: Family, library: SessionBrowser) -> None:
+    await continued(store, await library.fork(family.root.id), "Another way.")
+    async with shown(SessionTreeScreen(library, family.root.id, nothing)) as screen:
+        assert len(tree(screen)) == 6
+        await screen.press("left")
+        assert [line.partition(" · ")[0] for line in tree(screen)][0] == "▶ ● session 1"
+        assert not any("fork of session 1" in line for line in tree(screen))
+        await screen.press("right")
+        assert len(tree(screen)) == 6
 
 
 async def test_r_charts_a_replay_with_other_thresholds(

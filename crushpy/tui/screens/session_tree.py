@@ -6,16 +6,12 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.segment import Segment
-from rich.text import Text as RichText
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, ScrollableContainer
 from textual.content import Content
-from textual.strip import Strip
-from textual.widgets import Static, Tree
-from textual.widgets.tree import TreeNode
+from textual.widgets import Static
 
 from crushpy.context.coverage import carried_words, fact_words, tokens_words
 from crushpy.core import messages
@@ -27,10 +23,11 @@ from crushpy.engine.session.tree import TreeRow, draw_guides
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ToolItem, TranscriptItem
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, in_worker
+from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import stored_items
+from crushpy.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,6 +38,8 @@ if TYPE_CHECKING:
 
 
 UNDO = "undo"
+ON_A_ROW = ("read", "go_on", "fork", "undo", "mark", "compare", "replay", "fold")
+"""Actions that need a session at the cursor."""
 
 
 def preview_items(preview: Preview, note: str = "") -> Iterator[TranscriptItem]:
@@ -91,18 +90,15 @@ def _diff(left: str, right: str) -> Content:
     return Content("\n").join(lines if changed else [_muted("Both are the same.\n"), *lines])
 
 
-class CompareScreen(TextScreen):
+class CompareScreen(PanelScreen):
     """The summaries of two sessions, and their evidence."""
 
     def __init__(self, names: tuple[str, str], seeds: tuple[messages.Seed, messages.Seed]) -> None:
-        super().__init__(" ↔ ".join(map(one_line, names)))
-        self._seeds = seeds
-
-    def text(self, width: int) -> Content:
-        left, right = self._seeds
+        left, right = seeds
         summaries = _heading("Summaries"), _diff(left.summary, right.summary)
         evidence = _heading("Evidence"), _diff(left.evidence, right.evidence)
-        return Content("\n").join([*summaries, Content(""), *evidence])
+        both = Content("\n").join([*summaries, Content(""), *evidence])
+        super().__init__(" ↔ ".join(map(one_line, names)), Static(both))
 
 
 class SessionPreview(Transcript, inherit_bindings=False):
@@ -111,36 +107,13 @@ class SessionPreview(Transcript, inherit_bindings=False):
     BINDINGS = ScrollableContainer.BINDINGS
 
 
-class SessionTree(Tree[TreeRow]):
-    """Enter reads a session, the space bar marks it."""
-
-    BINDINGS = [
-        Binding("space", "screen.mark", "Mark", show=False),
-        Binding("left,right", "toggle_node", "Fold or unfold", show=False),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__("")
-        self.drawn_guides: dict[str, str] = {}
-        """By session. The widget's own would draw the continuation of a fork as another fork."""
-
-    def render_line(self, y: int) -> Strip:
-        strip, node = super().render_line(y), self.get_node_at_line(y + self.scroll_offset.y)
-        guide = self.drawn_guides.get(node.data.session.id, "") if node and node.data else ""
-        style = next((segment.style for segment in strip), None)
-        return Strip.join([Strip([Segment(guide, style)]), strip.crop(len(guide))]) if guide else strip
-
-
 class SessionTreeScreen(OverlayScreen[str | None]):
     """`session_id` is any session of the conversation; the cursor starts there. Returns the session to
     continue in, or `UNDO` to undo the boundary that opened the current one."""
 
     DEFAULT_CSS = """
     SessionTreeScreen #both { height: 1fr; layout: horizontal; }
-    SessionTreeScreen SessionTree {
-        width: 1fr; height: 1fr; padding: 0 1; overflow-x: hidden;
-        background: $background; background-tint: $background 0%;
-    }
+    SessionTreeScreen RowList { width: 1fr; }
     SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
     SessionTreeScreen.-narrow #both { layout: vertical; }
     SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
@@ -154,11 +127,12 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
         Binding("r", "replay", "Replay"),
+        Binding("left,right", "fold", "Fold or unfold", show=False),
         Binding("escape", "close", "Close"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
-    AUTO_FOCUS = "SessionTree"
+    AUTO_FOCUS = "RowList"
     heading = "Session tree"
 
     def __init__(self, library: SessionBrowser, session_id: str, replay: "ReplaySession") -> None:
@@ -168,17 +142,17 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         self._replay = replay
         self._here = session_id
         self._sessions: dict[str, TreeRow] = {}
-        self._drawn: dict[str, TreeNode[TreeRow]] = {}
+        self._guides: dict[str, str] = {}
+        """The lines that lead to each session, from top to bottom."""
+        self._folded: set[str] = set()
+        """Sessions below which none is shown."""
+        self._shown: list[TreeRow] = []
         self._marked = ""
         """The session to compare with another."""
 
     def compose_body(self) -> ComposeResult:
         with Container(id="both"):
-            tree = SessionTree()
-            tree.show_root = False
-            tree.auto_expand = False
-            tree.guide_depth = 3
-            yield tree
+            yield RowList()
             with Container(id="preview-pane"):
                 yield SessionPreview()
 
@@ -194,24 +168,25 @@ class SessionTreeScreen(OverlayScreen[str | None]):
             self.query_one(SessionPreview).add(NoticeItem(empty))
             return
         self._sessions = {row.session.id: row for row in rows}
-        tree = self.query_one(SessionTree)
-        tree.clear()
-        tree.drawn_guides = draw_guides(rows)
-        self._drawn = {}
-        for row in rows:
-            above = self._drawn.get(row.under, tree.root)
-            self._drawn[row.session.id] = above.add(self._label(row), row, expand=True)
-        for node in self._drawn.values():
-            node.allow_expand = bool(node.children)
+        self._guides = draw_guides(rows)
         title = one_line(rows[0].session.title) if rows else ""
         count = messages.counted(len(rows), "session")
         self.set_heading(f"{self.heading}  {title}", count)
-        if self._here in self._drawn:
-            assert tree.last_line >= 0  # lays out the lines: before that the cursor cannot be moved
-            tree.move_cursor(self._drawn[self._here])
+        self._show_rows(self._here)
 
-    def _label(self, row: TreeRow) -> RichText:
-        """A line of the tree, as `RichText`: a plain string would be parsed as markup."""
+    def _show_rows(self, current: str) -> None:
+        """Shows what is not below a folded session, with the cursor at `current`."""
+        left_out = set(self._folded)
+        self._shown = []
+        for session_id in self._guides:
+            if self._sessions[session_id].under in left_out:
+                left_out.add(session_id)
+            else:
+                self._shown.append(self._sessions[session_id])
+        at = next((number for number, row in enumerate(self._shown) if row.session.id == current), 0)
+        self.query_one(RowList).show(len(self._shown), lambda number, _: self._label(self._shown[number]), at)
+
+    def _label(self, row: TreeRow) -> Content:
         session, boundary = row.session, row.boundary
         mark = ("◆ " if session.id == self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
@@ -233,18 +208,20 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         words[1:1] = ["here"] if session.id == self._here else []
         words[1:1] = ["tip"] if row.tip else []
         style = "bold" if row.tip or session.id == self._here else ""
-        return RichText(mark + " · ".join(word for word in words if word), style)
+        folds = any(other.under == session.id for other in self._sessions.values())
+        fold = ("▶ " if session.id in self._folded else "▼ ") if folds else ""
+        line = f"{fold}{mark}{' · '.join(filter(None, words))}"
+        return Content.assemble(self._guides[session.id], (line, style))
 
     def _number(self, session_id: str | None) -> str:
         row = self._sessions.get(session_id or "")
         return str(row.session.generation + 1) if row else "?"
 
-    @on(Tree.NodeHighlighted)
+    @on(RowList.Highlighted)
     def _moved(self) -> None:
-        row = self._at_cursor()
-        if row is not None:
+        if self._shown:
             self.confirming = ""
-            self._preview(row)
+            self._preview(self._current)
             self.refresh_bindings()
 
     @in_worker("preview")
@@ -258,29 +235,20 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     def _tip_of(self, row: TreeRow) -> TreeRow:
         """The last session that continues this one."""
-        later = [session for session in self._sessions.values() if session.relation == "continues"]
-        following = {session.session.parent_id: session for session in later}
+        rows = self._sessions.values()
+        following = {later.session.parent_id: later for later in rows if later.relation == "continues"}
         for _ in self._sessions:  # a damaged record may be a circle
             row = following.get(row.session.id, row)
         return row
 
-    def _at_cursor(self) -> TreeRow | None:
-        node = self.query_one(SessionTree).cursor_node
-        return node.data if node is not None else None
-
     @property
     def _current(self) -> TreeRow:
         """The row at the cursor: without one the actions are disabled."""
-        row = self._at_cursor()
-        assert row is not None
-        return row
+        return self._shown[self.query_one(RowList).highlighted]
 
     # --- actions -----------------------------------------------------------------------------------------
 
-    @on(Tree.NodeSelected)
-    def _selected(self) -> None:
-        self.action_read()
-
+    @on(RowList.Taken)
     def action_read(self) -> None:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
@@ -335,10 +303,14 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     def action_mark(self) -> None:
         """Marks a session to compare, instead of another, or no longer."""
-        before, here = self._marked, self._current.session.id
-        self._marked = "" if here == before else here
-        for changed in filter(None, {before, here}):
-            self._drawn[changed].set_label(self._label(self._sessions[changed]))
+        here = self._current.session.id
+        self._marked = "" if here == self._marked else here
+        self.query_one(RowList).refresh()
+
+    def action_fold(self) -> None:
+        here = self._current.session.id
+        self._folded ^= {here}
+        self._show_rows(here)
 
     @in_worker("change")
     async def action_compare(self) -> None:
@@ -352,16 +324,10 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         app_of(self).push_screen(CompareScreen(names, seeds))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action not in ("read", "go_on", "fork", "undo", "mark", "compare", "replay"):
-            return True
-        row = self._at_cursor() if self._drawn else None
-        if row is None:
-            return False
-        match action:
-            case "undo":
-                boundary = row.boundary
-                return boundary is not None and boundary.trigger != "fork" and boundary.undone_at is None
-            case "go_on" | "fork":
-                return row.relation != "task"
-            case _:
-                return True
+        if action not in ON_A_ROW or not self._shown:
+            return action not in ON_A_ROW
+        row = self._current
+        if action == "undo":
+            boundary = row.boundary
+            return boundary is not None and boundary.trigger != "fork" and boundary.undone_at is None
+        return action not in ("go_on", "fork") or row.relation != "task"
