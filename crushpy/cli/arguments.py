@@ -43,8 +43,6 @@ SHARED_MODULES = {"trust": "permissions", "untrust": "permissions", "plugins": "
 
 PRINT_FLAG, RESUME_FLAG = "-p", "--resume"
 _SESSION_ID = re.compile(r"[0-9a-z]{3,}|latest")
-_FORMER_NAMES = {"undo": "undo-compaction", "--cut": "--shorten"}
-"""Words after `crushpy sessions` that were called differently: the error names the new one."""
 
 
 def normalize_arguments(argv: Sequence[str]) -> list[str]:
@@ -54,11 +52,6 @@ def normalize_arguments(argv: Sequence[str]) -> list[str]:
         shown = nul.replace("\0", "<NUL>")
         raise UsageError(f"{shown!r} contains a NUL character.", "Paths and prompts cannot have one.")
     command = words[0] if words else ""
-    for number, word in enumerate(words if command == "sessions" else ()):
-        if word in _FORMER_NAMES and (number == 1 or word.startswith("-")):
-            raise UsageError(
-                f"{word} is not a command of `crushpy sessions`.", f"It is called {_FORMER_NAMES[word]}."
-            )
     if PRINT_FLAG in words and command not in COMMANDS:
         words.remove(PRINT_FLAG)
         words.insert(0, "run")

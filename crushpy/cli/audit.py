@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import (
-    AsJson,
-    add_group,
-    find_session,
-    open_store,
-    print_either,
-)
+from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_either
+from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import one_line
 
@@ -51,7 +46,7 @@ async def _find_conversation(store: "Store", name: str) -> tuple[str, bool]:
     from crushpy.engine.session.browser import SessionBrowser
 
     try:
-        return (await find_session(SessionBrowser(store), name)).root_id, True
+        return (await SessionBrowser(store).find(name, str(working_folder()))).root_id, True
     except UsageError:
         recorded = await store.audit.list_conversations(name.strip().lower()) if name != "latest" else []
         if len(recorded) != 1:

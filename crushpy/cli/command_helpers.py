@@ -135,6 +135,13 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
 
 
 @asynccontextmanager
+async def find_session(name: str) -> "AsyncGenerator[tuple[SessionBrowser, SessionInfo]]":
+    """A stored session, by its id, a prefix of it, or `latest`, and the browser that has found it."""
+    async with open_browser() as browser:
+        yield browser, await browser.find(name, str(working_folder()))
+
+
+@asynccontextmanager
 async def open_store() -> "AsyncGenerator[Store]":
     """Opens the user's database; warnings go to stderr."""
     from crushpy.settings.layers import load
@@ -153,19 +160,19 @@ async def open_store() -> "AsyncGenerator[Store]":
 
 @asynccontextmanager
 async def open_session(
-    name: str, folder: Path | None = None, *, model: str = "", read_only: bool = False
+    name: str, *, model: str = "", read_only: bool = False
 ) -> "AsyncGenerator[Conversation]":
-    """Opens a session for a command: `name` is its id, a prefix of it, or `latest`."""
+    """Opens a session for a command, under the rules of its folder; `read_only`: it may be open elsewhere."""
     from crushpy.bootstrap.opening import open_conversation
     from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core.start_options import StartOptions
 
-    latest = name == "latest"
-    session = "" if latest else name
-    options = StartOptions(session=session, resume_latest=latest, model=model, read_only=read_only)
-    project = ProjectEnvironment(folder or working_folder(), options.setting_flags())
-    conversation = await open_conversation(project, options)
+    async with find_session(name) as (_, info):
+        folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
+    options = StartOptions(session=info.id, model=model, read_only=read_only)
+    conversation = await open_conversation(ProjectEnvironment(folder, options.setting_flags()), options)
     try:
+        await conversation.context.count_exactly()
         yield conversation
     finally:
         await conversation.close()
@@ -177,7 +184,3 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name.lower(), list(known), 1, 0.4)
     return f"Did you mean {near[0]}? " if near else ""
-
-
-async def find_session(browser: "SessionBrowser", name: str) -> "SessionInfo":
-    return await browser.find(name, str(working_folder()))

@@ -68,22 +68,6 @@ async def compact(
 
 
 def _report(name: str, result: "Rehearsal | None") -> str:
-    from crushpy.context.coverage import fact_words
-
     if result is None:
         return f"== {name}\nThere is nothing to compact yet."
-    lines = [
-        f"== {name}",
-        f"tokens    {result.tokens_before:,} before, {result.tokens_after:,} after",
-        f"messages  {result.messages} summarised, {result.tail} kept verbatim",
-        f"cost      ${result.cost:.4f}",
-        f"coverage  {_percent(result.share)} with the evidence, {_percent(result.prose_share)} by prose",
-        f"          {fact_words(result.coverage) or 'no facts'}",
-    ]
-    if result.problem:
-        lines.append(f"problem   {result.problem}")
-    return "\n".join((*lines, "", clean(result.text), ""))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
+    return "\n".join((f"== {name}", *result.lines, "", clean(result.text), ""))

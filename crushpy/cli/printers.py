@@ -99,9 +99,10 @@ class TextPrinter:
         self._open_line = False
         self._tasks: set[str] = set()
         self._printed_denials: set[str] = set()
-        self._listed: dict[str, str] = {}
-        """The states of a task list, if there is one."""
-        self._table = TaskTable() if sys.stderr.isatty() and not quiet else None
+        self._listed: dict[str, events.ListedTaskChanged] = {}
+        """The tasks of a list, if there is one."""
+        self._table = LiveLines(sys.stderr) if sys.stderr.isatty() and not quiet else None
+        self._drawn_at = 0.0
 
     def __call__(self, event: events.Event) -> None:
         match event:
@@ -149,12 +150,20 @@ class TextPrinter:
                 pass
 
     def _update_task_list(self, event: events.ListedTaskChanged) -> None:
-        previous = self._listed.get(event.name)
-        self._listed[event.name] = event.state
+        before = self._listed.get(event.name)
+        previous = before.state if before else None
+        self._listed[event.name] = event
         if self._table is not None:
-            self._table(event)
+            due = event.state != previous or time.monotonic() - self._drawn_at >= REDRAW_INTERVAL_S
+            if due and len(self._listed) == event.of:
+                self._draw_table(self._table)
         elif line := task_line(event, previous):
             self._print_progress(line, always=event.state == "failed")
+
+    def _draw_table(self, table: "LiveLines") -> None:
+        size = shutil.get_terminal_size()
+        table.show(table_lines([*self._listed.values()], size.columns - 1, max(3, size.lines - 2)))
+        self._drawn_at = time.monotonic()
 
     def _print_denial(self, name: str, call: events.ToolFinished) -> None:
         """Prints once what a task was not allowed to do, and what would allow it."""
@@ -169,11 +178,11 @@ class TextPrinter:
         self._end_line()
         line = clean(text)
         if self._table is not None:
-            self._table.erase()
+            self._table.show([])
         with suppress(OSError):  # only the answer matters
             _write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
-        if self._table is not None:
-            self._table.draw()
+        if self._table is not None and self._listed:
+            self._draw_table(self._table)
 
     def _end_line(self) -> None:
         if self._open_line:
@@ -198,7 +207,7 @@ REDRAW_INTERVAL_S = 0.1
 
 
 class LiveLines:
-    """Lines that are redrawn in place, below everything else on the terminal. `erase` them before writing
+    """Lines that are redrawn in place, below everything else on the terminal. Show none before writing
     there."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -214,37 +223,10 @@ class LiveLines:
             self._write(f"\x1b[{surplus}A")
         self._drawn_lines = len(lines)
 
-    def erase(self) -> None:
-        self.show([])
-
     def _write(self, text: str) -> None:
         with suppress(OSError):  # the display is optional
             self._stream.write(text)
             self._stream.flush()
-
-
-class TaskTable(LiveLines):
-    """The tasks of a list, on stderr."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-        self._tasks: dict[str, ListedTaskChanged] = {}
-        self._drawn_at = 0.0
-
-    def __call__(self, event: ListedTaskChanged) -> None:
-        previous = self._tasks.get(event.name)
-        self._tasks[event.name] = event
-        is_unchanged = previous is not None and previous.state == event.state
-        is_incomplete = len(self._tasks) < event.of
-        if not is_incomplete and (not is_unchanged or time.monotonic() - self._drawn_at >= REDRAW_INTERVAL_S):
-            self.draw()
-
-    def draw(self) -> None:
-        if not self._tasks:
-            return
-        size = shutil.get_terminal_size()
-        self.show(table_lines(list(self._tasks.values()), size.columns - 1, max(3, size.lines - 2)))
-        self._drawn_at = time.monotonic()
 
 
 def task_line(event: ListedTaskChanged, previous: str | None) -> str:

@@ -1,8 +1,6 @@
 """`crushpy sessions context|pin|unpin|pins|rules`: what fills the window, and what every compaction keeps."""
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +11,6 @@ from crushpy.cli.command_helpers import (
     AsJson,
     DryRun,
     SessionId,
-    find_session,
-    open_browser,
     open_session,
     print_either,
     print_text,
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
     from crushpy.context.edits import EditEffect
     from crushpy.context.inspect import Inspection, Row
     from crushpy.context.standing_rules import RuleFact
-    from crushpy.engine.conversation import Conversation
 
 
 Messages = list[str] | None
@@ -72,7 +67,6 @@ async def context_command(
         *(ContextEdit("restore", entry) for entry in restore or ()),
     ]
     async with open_session(session, read_only=dry_run or not edits) as conversation:
-        await conversation.context.count_exactly()
         session_id = conversation.info.id
         data: dict[str, Any] = {"session_id": session_id}
         if edits:
@@ -150,7 +144,7 @@ async def pin_command(
     if sum(entry is not None for entry in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
-    async with _open(session, read_only=True) as conversation:
+    async with open_session(session, read_only=True) as conversation:
         service = conversation.pins
         if file is not None:
             added = await service.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
@@ -169,14 +163,14 @@ async def unpin_command(
 ) -> None:
     """Remove a pin."""
 
-    async with _open(session, read_only=True) as conversation:
+    async with open_session(session, read_only=True) as conversation:
         await conversation.pins.remove(number)
     print_text(f"Unpinned {number}.\n")
 
 
 async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     """List the pins of a conversation."""
-    async with _open(session, read_only=True) as conversation:
+    async with open_session(session, read_only=True) as conversation:
         listed = await conversation.pins.listed()
     lines = [*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
     print_either(as_json, listed.pins, lines if listed.pins else ["Nothing is pinned in this conversation."])
@@ -200,7 +194,7 @@ async def rules_command(
     if add is not None and drop is not None:
         raise UsageError("give either --add or --drop", "crushpy sessions rules ID --add TEXT")
     lines = ["There are no standing rules in this conversation."]
-    async with _open(session, read_only=add is None and drop is None) as conversation:
+    async with open_session(session, read_only=add is None and drop is None) as conversation:
         added = await conversation.rules.add(add) if add is not None else None
         dropped = await conversation.rules.drop(drop) if drop is not None else None
         listed = await conversation.rules.listed()
@@ -222,17 +216,6 @@ def _rule_line(rule: "RuleFact") -> str:
     ended = "ended by an earlier version" if rule.ended == "superseded" else rule.ended
     state = f"  ({ended})" if ended else ""
     return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
-
-
-@asynccontextmanager
-async def _open(name: str, *, read_only: bool) -> "AsyncGenerator[Conversation]":
-    """Under the rules of the conversation's folder; `read_only`: it may be open elsewhere."""
-    async with open_browser() as browser:
-        info = await find_session(browser, name)
-    folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
-    async with open_session(info.id, folder, read_only=read_only) as conversation:
-        await conversation.context.count_exactly()
-        yield conversation
 
 
 COMMANDS = {

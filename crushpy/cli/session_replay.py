@@ -51,8 +51,7 @@ async def replay_command(
     changes = [ReplayChanges(), _read_changes({name: value for name, value in given.items() if value})]
     changes.append(_read_changes({name.strip(): value.strip() for name, _, value in pairs}))
     settings, models = load_models()
-    async with open_browser() as browser:
-        info = await find_session(browser, session)
+    async with find_session(session) as (browser, info):
         found = await replay_session(browser.store, info.id, settings, models, dict.fromkeys(changes))
     print_either(as_json, {"session": info.id, "replays": found}, _report(found))
 

@@ -101,8 +101,7 @@ async def show_command(
     """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
     from crushpy.engine.session import export
 
-    async with open_browser() as browser:
-        info = await find_session(browser, session)
+    async with find_session(session) as (browser, info):
         messages = await browser.store.messages.load(info.id)
         boundary = await browser.store.boundaries.find_opening(info.id)
         states = await export.load_sent_states(browser.store, info.id)
@@ -148,8 +147,7 @@ async def export_command(
         if page is not None and not yes and sys.stdin.isatty() and sys.stderr.isatty():
             typer.confirm("Write the page?", abort=True, err=True)
 
-    async with open_browser() as browser:
-        info = await find_session(browser, session)
+    async with find_session(session) as (browser, info):
         if output is not None:
             with _explain_write_errors(output):
                 count = await browser.export(
@@ -172,8 +170,7 @@ async def export_command(
 
 async def delete_command(session: SessionId, yes: Yes = False) -> None:
     """Delete the whole conversation of a session. This cannot be undone."""
-    async with open_browser() as browser:
-        info = await find_session(browser, session)
+    async with find_session(session) as (browser, info):
         sessions = [row.session for row in await browser.tree(info.id)]
         title = one_line(info.title) or "untitled"
         count = counted(sum(entry.message_count for entry in sessions), "message")
@@ -222,8 +219,8 @@ HITS_PER_CONVERSATION = 3
 
 async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the session tree of a conversation."""
-    async with open_browser() as browser:
-        tree = await browser.tree((await find_session(browser, session)).id)
+    async with find_session(session) as (browser, info):
+        tree = await browser.tree(info.id)
     from crushpy.engine.session.export import session_as_json
     from crushpy.engine.session.tree import draw_guides
 
@@ -251,7 +248,7 @@ async def search_command(
     if not query.replace('"', "").strip():
         raise UsageError("the query is empty", 'Give a word or a "phrase in quotes".')
     async with open_browser() as browser:
-        within = (await find_session(browser, session)).id if session else None
+        within = (await browser.find(session, str(working_folder()))).id if session else None
         cwd = None if everywhere or within else str(working_folder())
         max_hits = None if as_json else HITS_PER_CONVERSATION
         if wait:
@@ -276,8 +273,7 @@ async def undo_command(session: SessionId) -> None:
     """Undo the compaction or new session that opened a session; its parent continues where it was."""
     from crushpy.context.edits import thoughts_left_behind
 
-    async with open_browser() as browser:
-        info = await find_session(browser, session)
+    async with find_session(session) as (browser, info):
         _, left = await browser.messages(info.id)
         parent = await browser.undo_compaction(info.id)
     print(f"Undone: {parent.id} continues where it was. What came after stays stored; no file was changed.")
@@ -286,7 +282,7 @@ async def undo_command(session: SessionId) -> None:
 
 
 def _row_line(row: "TreeRow") -> str:
-    from crushpy.context.coverage import lineage_words, tokens_words
+    from crushpy.context.coverage import carried_words, lineage_words, tokens_words
     from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, of_this_boundary
 
     session, boundary = row.session, row.boundary
@@ -296,23 +292,14 @@ def _row_line(row: "TreeRow") -> str:
     else:
         tokens = tokens_words(boundary, boundary.reported_after).replace("→", "->")
         words.append(f"{boundary.trigger}: {tokens or 'unknown'} tokens")
-        facts = of_this_boundary(boundary.facts).values()
-        total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
-        if total:
-            words.append(f"{carried}/{total} recorded facts carried")
-        if since := lineage_words(boundary):
-            words.append(f"since the root {since}")
-        if boundary.moment:
-            words.append(f"at {boundary.moment!r}")
-        if boundary.prepared:
-            words.append("prepared")
-    if row.relation not in ("first", "continues"):
-        words.append(row.relation)
-    if session.end_reason == RETURN:
-        words.append("returned")
-    if row.tip:
-        words.append("<- tip")
-    return "  ".join(words)
+        words.append(carried_words(of_this_boundary(boundary.facts)).partition(";")[0])
+        words.append(f"since the root {since}" if (since := lineage_words(boundary)) else "")
+        words.append(f"at {boundary.moment!r}" if boundary.moment else "")
+        words.append("prepared" if boundary.prepared else "")
+    words.append("" if row.relation in ("first", "continues") else row.relation)
+    words.append("returned" if session.end_reason == RETURN else "")
+    words.append("<- tip" if row.tip else "")
+    return "  ".join(filter(None, words))
 
 
 def _format_group(group: "SearchGroup") -> str:
@@ -460,8 +447,7 @@ async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rew
     from crushpy.engine.rewind.undo_files import UndoFiles
     from crushpy.settings.layers import load
 
-    async with open_browser() as browser:
-        info = await find_session(browser, name)
+    async with find_session(name) as (browser, info):
         settings = load(Paths(), Path.cwd()).settings.undo
         rewinder = Rewinder(browser.store, UndoFiles(Paths().undo, Path(info.cwd), settings))
         for words in await rewinder.finish(info.root_id):

@@ -1,7 +1,6 @@
 """Other ways to write the same: -p, --resume, and a prompt with a space."""
 
 import pytest
-from support.command import Cli
 
 from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
@@ -31,17 +30,3 @@ def test_argument_with_a_space_is_a_prompt() -> None:
     assert (options.prompt, options.yolo, options.image) == ("two words", True, ("a.png",))
     assert parse_chat_flags(["word"]) is None
     assert parse_chat_flags(["two words", "three more words"]) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "now"),
-    [
-        (("undo", "latest"), "undo-compaction"),
-        (("context", "latest", "--cut", "m1"), "--shorten"),
-    ],
-)
-def test_renamed_word_is_an_error_that_names_the_present_one(
-    cli: Cli, words: tuple[str, ...], now: str
-) -> None:
-    done = cli("sessions", *words)
-    assert (done.returncode, f"It is called {now}." in done.stderr) == (2, True)

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
+from crushpy.context.coverage import fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
@@ -18,7 +19,7 @@ from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Emit, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
+from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult, counted
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.pins_and_rules import PinService, carried_rules, load_ledger, take_snapshot
@@ -28,6 +29,7 @@ from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.llm.provider_factory import usual_placement
 from crushpy.security.redact import redact
+from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Compaction
 from crushpy.tools.errors import ToolError
 from crushpy.util.pending_answers import PendingAnswers
@@ -137,6 +139,16 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
     share: float | None
     prose_share: float | None
     problem: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """What it would do, in words."""
+        prose = f" ({self.prose_share:.0%} by the summary alone)" if self.prose_share is not None else ""
+        known = self.share is not None
+        coverage = f"coverage {self.share:.0%}{prose}: {fact_words(self.coverage)}" if known else ""
+        figures = f"{self.tokens_before:,} → {self.tokens_after:,} tokens; "
+        figures += f"{counted(self.messages, 'message')} summarized, {self.tail} kept; ${self.cost:.4f}"
+        return [line for line in (figures, coverage, one_line(self.problem)) if line]
 
 
 class Declined(Exception):

@@ -9,9 +9,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from crushpy.context.coverage import fact_words
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import counted
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
@@ -163,16 +161,6 @@ def _outcome(outcome: Rehearsal | None) -> Content:
     """What compaction with this text would carry over from the current session."""
     if outcome is None:
         return Content("The session is too short to compact.")
-    lines = [
-        "# Preview: nothing was changed. Compacting now would give:",
-        f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; "
-        f"{counted(outcome.messages, 'message')} summarized, {outcome.tail} kept; ${outcome.cost:.4f}",
-    ]
-    if outcome.share is not None:
-        alone = (
-            f" ({outcome.prose_share:.0%} by the summary alone)" if outcome.prose_share is not None else ""
-        )
-        lines.append(f"coverage {outcome.share:.0%}{alone}: {fact_words(outcome.coverage)}")
-    lines += [one_line(outcome.problem)] if outcome.problem else []
-    lines += ["", "# Summary", outcome.summary or "(none)"]
-    return with_headings("\n".join([*lines, "", "# Everything carried over", outcome.text]))
+    told = ["# Preview: nothing was changed. Compacting now would give:", *outcome.lines, ""]
+    summary = ["# Summary", outcome.summary or "(none)", ""]
+    return with_headings("\n".join([*told, *summary, "# Everything carried over", outcome.text]))

@@ -17,7 +17,7 @@ REDO = "\x12"
 _COMMAND = re.compile(
     r"([1-9]\d*+)?(?:([dcy])([1-9]\d*+)?([fFtTgia].|[^1-9fFtTgia])|([fFtTrg].|[^1-9dcyfFtTrg]))", re.DOTALL
 )
-"""A complete command: a count, then an operator with a count and its motion or object, or a single command."""
+"""A complete command: a count, then an operator with a count and a target, or a single command."""
 _SHORT = {"x": "dl", "X": "dh", "D": "d$", "C": "c$", "S": "cc", "s": "cl", "Y": "yy"}
 
 
