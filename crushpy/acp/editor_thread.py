@@ -372,13 +372,22 @@ class EditorThread:
                 status = "cancelled" if event.status == "interrupted" else "failed"
                 self._update(updates.compaction_update(self._compaction, status))
                 self._compaction = ""
-            case events.Notice() if self._shows_notices:
-                level = "warning" if event.level == "warning" else "info"
-                self._update({"sessionUpdate": "notice", "severity": level, "title": event.text})
-            case events.Notice() if self._answers:
-                self._update(updates.chunk("agent_message_chunk", f"{event.text}\n"))
+            case events.RuleChanged() | events.Notice():
+                self._tell(event)
             case _:
                 pass
+
+    def _tell(self, event: events.RuleChanged | events.Notice) -> None:
+        level, text = "info", event.text
+        if isinstance(event, events.RuleChanged):
+            rule, text = {"rule": msgspec.to_builtins(event)}, event.words
+            self._update({"sessionUpdate": "session_info_update", "_meta": {"crushpy": rule}})
+        elif event.level == "warning":
+            level = "warning"
+        if self._shows_notices:
+            self._update({"sessionUpdate": "notice", "severity": level, "title": text})
+        elif self._answers:
+            self._update(updates.chunk("agent_message_chunk", f"{text}\n"))
 
     def _report_usage(self, event: events.UsageReported) -> None:
         budget = self.conversation.context.budget()

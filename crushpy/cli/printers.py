@@ -24,6 +24,7 @@ STREAMED = (
     events.BoundaryCommitted,
     events.BranchOpened,
     events.BranchReturned,
+    events.RuleChanged,
     events.Notice,
     events.Retry,
     events.Error,

@@ -28,10 +28,14 @@ SHORT_CLAUSE_WORDS = 5
 """In longer clauses the phrases of kind `short` name a task rather than a rule."""
 MAX_HINT_WORDS = 14
 """In longer sentences the phrases of kind `hint` describe something rather than set a rule."""
+MIN_COMPARED_WORDS, MIN_STEM = 3, 4
 NEARLY_FULL = 0.8
 """Share of their budget from which on the user is warned, before any rule is left out."""
+MAX_NAMED, MAX_NAMED_CHARS = 3, 80
+"""Of the rules that are left out."""
 RULES_HEADING = (
-    "Standing rules of the user's, word for word, with message id and time (UTC). They still apply."
+    "Standing rules of the user's, word for word, with message id and time (UTC), the newest first. They "
+    "still apply."
 )
 ADDED, WITHDRAWN = (
     "The user added a standing rule:",
@@ -46,7 +50,8 @@ class UserStatement(Data, frozen=True):
     rule: bool = False
     decision: bool = False
     edit: str = ""
-    """added or withdrawn: the user did that with the rule, outside a prompt."""
+    """added or withdrawn: the user did that with the rule, outside a prompt. asked: a prompt asks to end a
+    rule, which ends none."""
 
 
 class RuleFact(Data, frozen=True):
@@ -107,7 +112,8 @@ class RulePhrases:
         if not firm and shown.rstrip(" *_)\n").endswith(("?", "？")):
             return None
         rule = firm or self._sets_rule([self._without_leads(clause) for clause in clauses if clause.strip()])
-        return UserStatement(sentence, rule, decision) if rule or decision else None
+        asked = "asked" if self._has("".join(clauses), "end") else ""
+        return UserStatement(sentence, rule, decision, asked) if rule or decision or asked else None
 
     def _sets_rule(self, clauses: Sequence[str]) -> bool:
         """Whether a sentence that is no question does, by its clauses without leads."""
@@ -323,12 +329,60 @@ class RuleBook:
             del self._by_text[key]
         elif statement.rule and known is None:
             number = self._by_text[key] = self._next
-            self._rules[number] = RuleFact(number, statement.text, message_id, at, bool(statement.edit))
+            added = statement.edit == "added"
+            self._rules[number] = RuleFact(number, statement.text, message_id, at, added)
             self._next += 1
 
 
 def _key(text: str) -> str:
     return " ".join(_plain(text).split())
+
+
+_BAN = (
+    r"\b(?:never|don't|dont|do not|no|not|nothing|without|avoid|stop|nie|niemals|nicht|keine?n?|ohne|jamais"
+    r"|pas|aucune?|sans|nunca|jamás|ning[úu]na?|sin|não|sem|mai|non|senza|nooit|niet|geen|zonder|nigdy|żadnych|bez"
+    r"|никогда|не|нельзя|без)\b|[不别別勿]|禁止|ない|ません|마세요|지 마|금지|안 "
+)
+"""Compiled on first use, to keep start-up fast."""
+
+
+def is_prohibition(text: str) -> bool:
+    return re.search(_BAN, _plain(text)) is not None
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\d+(?:[.:]\d+)*|[^\W\d_]+(?:'t)?", _plain(text))
+
+
+def replaced_rule(text: str, rules: Iterable[RuleFact]) -> RuleFact | None:
+    """The latest of `rules` that differs from a new one in a single value: a number, or a word of a rule that
+    prohibits nothing."""
+    words, found = _words(text), None
+    for rule in rules:
+        pairs = list(zip(words, _words(rule.text), strict=False))
+        differ = [one for pair in pairs if pair[0] != pair[1] for one in pair]
+        same_form = len(words) == len(_words(rule.text)) >= MIN_COMPARED_WORDS and len(differ) == 2
+        if same_form and (all(one[0].isdigit() for one in differ) or not is_prohibition(text + rule.text)):
+            found = rule
+    return found
+
+
+def meant_rule(sentence: str, rules: Sequence[RuleFact]) -> RuleFact | None:
+    """The rule that a sentence asks to end: the latest of those that share most words with it."""
+
+    def stems(text: str) -> set[str]:
+        found = set[str]()
+        for word in _words(text):
+            if _is_cjk(word):
+                found.update(word[at : at + 2] for at in range(len(word) - 1))
+            elif len(word) >= MIN_STEM or word[0].isdigit():
+                found.add(word[: MIN_STEM + 1])
+        return found
+
+    asked = stems(sentence)
+    shared = [(len(asked & stems(rule.text)), at) for at, rule in enumerate(rules)]
+    most, at = max(shared, default=(0, 0))
+    return rules[at] if most or len(rules) == 1 else None
 
 
 class CarriedRules(Data, frozen=True):
@@ -348,37 +402,42 @@ def carry_rules(
     dropped: int = 0,
     redact: Callable[[str], str] = lambda text: text,
 ) -> CarriedRules:
-    """All rules that apply within `limit` tokens, in order. If they do not fit, ids and times are left out
-    first, then the oldest that were found in prompts. `dropped` are no longer held."""
-    valid = [rule for rule in rules if not rule.ended]
+    """All rules that apply within `limit` tokens, the newest first. If they do not fit, ids and times are
+    left out first, then the oldest that were found in prompts, and prohibitions last. `dropped` are no longer
+    held."""
+    valid = sorted((rule for rule in rules if not rule.ended), key=lambda rule: -rule.number)
     total = len(valid) + dropped
     if not total:
         return CarriedRules()
     lines = {rule.number: "- " + safe(redact(rule.text)).replace("\n", "\n  ") for rule in valid}
     text = "\n".join((RULES_HEADING, *(f"{lines[rule.number]}{_source(rule)}" for rule in valid)))
-    kept = len(valid)
+    kept = set(lines)
     if dropped or count(text) > limit:
         text, kept = _fitted(valid, lines, total, limit, count)
     size, warning = count(text) if text else 0, ""
-    if kept < total:
-        warning = (
-            f"{total - kept:,} of {total:,} standing rules do not fit into {limit:,} tokens and were left out"
+    if len(kept) < total:
+        gone = [" ".join(line[2:].split()) for number, line in lines.items() if number not in kept]
+        named = "; ".join(
+            [*(line[:MAX_NAMED_CHARS] for line in gone[:MAX_NAMED]), *["…"] * (gone[MAX_NAMED:] != [])]
         )
+        names = f" ({named})" if named else ""
+        warning = f"{total - len(kept):,} of {total:,} standing rules do not fit into {limit:,} tokens"
+        warning += f" and were left out{names}"
     elif size > NEARLY_FULL * limit:
         warning = f"the standing rules take {size:,} of {limit:,} tokens; beyond that some would be left out"
     hint = ": drop some (/rules or crushpy sessions rules) or raise compaction.rule_tokens" if warning else ""
-    return CarriedRules(text, size, total - kept, warning + hint)
+    return CarriedRules(text, size, total - len(kept), warning + hint)
 
 
 def _fitted(
     valid: Sequence[RuleFact], lines: dict[int, str], total: int, limit: int, count: Callable[[str], int]
-) -> tuple[str, int]:
-    """The rules that fit without their sources, those the user added and the newest first; how many."""
+) -> tuple[str, set[int]]:
+    """The rules that fit without their sources: prohibitions, those the user added, and the newest first."""
     sizes = {number: count(f"{line}\n") for number, line in lines.items()}
     room = limit - count(RULES_HEADING)
     while room > 0:
         left, kept = room, set[int]()
-        for rule in sorted(valid, key=lambda rule: (rule.added, rule.number), reverse=True):
+        for rule in sorted(valid, key=lambda rule: (is_prohibition(rule.text), rule.added), reverse=True):
             if sizes[rule.number] <= left:
                 kept.add(rule.number)
                 left -= sizes[rule.number]
@@ -386,9 +445,9 @@ def _fitted(
         text = "\n".join((RULES_HEADING, *(line for number, line in lines.items() if number in kept), *more))
         over = count(text) - limit
         if over <= 0:
-            return text, len(kept)
+            return text, kept
         room -= over + 1
-    return "", 0
+    return "", set()
 
 
 def _source(rule: RuleFact) -> str:

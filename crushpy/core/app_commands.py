@@ -94,6 +94,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Standing Rules", "rules", "The standing rules; TEXT adds one.", "rules", "[TEXT]", in_editor=True
     ),
+    AppCommand("End Rule", "end_rule", "End the rule that the last notice names.", key="f7"),
     AppCommand("Edit Summary Template", "edit_template", "Edit the sections of later summaries.", "template"),
     AppCommand(
         "New Session", "new_conversation", "Begin a new conversation.", "new", "", "ctrl+n", ("clear",)

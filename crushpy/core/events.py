@@ -6,7 +6,7 @@ what comes before and after; `tests/support/event_order.py` checks every recorde
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from crushpy.core.access import Access, AnswerChoice, Mode
 from crushpy.core.boundary import Boundary, CompactionTrigger, PreparationState, StoredBoundary, carried_share
@@ -380,6 +380,27 @@ class SideAnswer(Event, frozen=True, tag="btw"):
     question: str
     text: str
     usage: Usage
+
+
+class RuleChanged(Event, frozen=True, tag="rule"):
+    """A sentence of a prompt was taken as a standing rule, or the user ended one. After the `prompt` that
+    contains it; an end is anywhere. `Conversation.rules.drop` ends one by its id."""
+
+    text: str
+    action: Literal["found", "ended"]
+    id: str
+    """Its number in the conversation; empty for a sentence that only asks to end the one in `replaces`."""
+    replaces: str = ""
+    """The earlier rule that it seems to replace. Both apply until the user ends one."""
+    replaces_id: str = ""
+
+    @property
+    def words(self) -> str:
+        if self.action == "ended":
+            return f"Rule ended: {self.text}"
+        if not self.id:
+            return f"End this rule: {self.replaces}?"
+        return f"Taken as a rule: {self.text}" + (f"\nReplaces: {self.replaces}?" if self.replaces else "")
 
 
 class Notice(Event, frozen=True, tag="notice"):

@@ -39,8 +39,8 @@ class Conversation:
         self.user_settings, self.templates = services.user_settings, services.templates
         self.commands, self.mcp, self.pins = runtime.commands, runtime.mcp, runtime.pins
         self.choices = Choices(runtime.agent, self._run_slot)
-        self.prompts = Prompts(runtime, self._run_slot, self.choices, self._title)
         self.rules = RuleService(scope, lambda: self.busy)
+        self.prompts = Prompts(runtime, self._run_slot, self.choices, self._title, self.rules.end_withdrawn)
         self.context = ContextService(runtime.agent, self._run_slot, self.prompts.submit)
         self.files = ConversationFiles(runtime, self._run_slot)
         self.submit, self.ask, self.answer = self.prompts.submit, self.prompts.ask, self.approvals.answer

@@ -18,6 +18,7 @@ from crushpy.core.events import Error, Notice, PlanReady, PromptQueued, TurnEnde
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Image, Message, MessageOverride, Note
 from crushpy.engine.attachments import Attachments
+from crushpy.engine.compaction.pins_and_rules import add_prompt
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import HookEvent, HookReply
 from crushpy.engine.run_slot import RunSlot
@@ -111,7 +112,16 @@ class QueuedPrompts:
 
 
 class Prompts:
-    def __init__(self, runtime: Runtime, run_slot: RunSlot, choices: Choices, title: TitleFinder) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        run_slot: RunSlot,
+        choices: Choices,
+        title: TitleFinder,
+        between_steps: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`between_steps` is awaited after each step and turn, when every call has its result."""
+        self._between_steps = between_steps
         scope, services = runtime.scope, runtime.scope.services
         self._runtime, self._run_slot, self._choices, self._title = runtime, run_slot, choices, title
         self._session, self._emit = scope.session, runtime.events
@@ -258,6 +268,7 @@ class Prompts:
                 prompt = await self.attachments.complete(submission.prompt)
                 submission = msgspec.structs.replace(submission, prompt=prompt)
                 status = await self._turn(await self._with_hooks(prompt))
+                await self._between_steps()
                 if self._returns and status == "interrupted" and self._is_last(prompt):
                     with suppress(StorageError):  # then it is part of the next request
                         submission = await uncancellable(self._withdraw(submission))
@@ -317,8 +328,9 @@ class Prompts:
                 self._emit(Notice(error.message, "warning"))
                 self._enqueue(Submission(prompt), first=True)  # tried again after the turn
                 return
-            await self._session.add_prompt(prompt, steers=True)
+            await add_prompt(self._runtime.scope, prompt, steers=True)
 
+        await self._between_steps()
         await self._queue.deliver(add)
 
     async def _with_hooks(self, prompt: Message) -> Message:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crushpy.core import events
+from crushpy.core.app_commands import BY_ACTION
 from crushpy.tui.notify import call_attention, set_title
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt
@@ -62,8 +63,19 @@ class ChatEvents:
                 self._refresh_reader(event)
             case events.TodosChanged():
                 chat.todos.show(event.todos)
+            case events.RuleChanged():
+                self._tell_of_rule(event)
             case _:
                 pass
+
+    def _tell_of_rule(self, event: events.RuleChanged) -> None:
+        """A key ends the rule that the last notice names; one that seems to be replaced is asked about."""
+        hint = ""
+        if event.action == "found":
+            self._chat.offered_ends.append(event.replaces_id or event.id)
+            key = self._chat.command_keys.get("end_rule") or BY_ACTION["end_rule"].key
+            hint = f"\n{key.title()} ends {'the earlier one' if event.replaces and event.id else 'it'}."
+        self._chat.say(event.words + hint)
 
     def _ask(self, event: events.ApprovalNeeded) -> None:
         from crushpy.tui.widgets.approval import ApprovalPanel

@@ -12,6 +12,7 @@ import msgspec
 
 from crushpy.context.forecast import turns_left_hint
 from crushpy.core import events
+from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.context_strip import ContextStrip
 from crushpy.tui.widgets.status_bar import ModeChip, Reading, StatusBar
@@ -43,6 +44,19 @@ class StatusPresenter:
         self._chip.yolo = yolo
         self._locate(conversation)
         self.refresh()
+        self._count_rules()
+
+    def _count_rules(self) -> None:
+        conversation = self._conversation
+
+        async def count() -> None:
+            with suppress(CrushpyError):  # the next turn reports it
+                rules = await conversation.rules.count() if conversation is not None else 0
+                if self._conversation is conversation:
+                    self.set(rules=rules)
+
+        if self._bar.is_running:
+            self._bar.run_worker(count, group="rules", exclusive=True)
 
     def refresh(self) -> None:
         """Reads model, method, context and cost from the conversation."""
@@ -119,8 +133,11 @@ class StatusPresenter:
                 self.set(asks=True)
             case events.ApprovalDone():
                 self.set(asks=False)
+            case events.RuleChanged():
+                self._count_rules()
             case events.TurnEnded():
                 self.set(asks=False)
+                self._count_rules()
                 # A command may have changed the branch; a turn may end after the app.
                 if self._conversation is not None and self._bar.is_running:
                     self._locate(self._conversation)

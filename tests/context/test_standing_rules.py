@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crushpy.context.facts import FactReader
 from crushpy.context.ledger import Ledger
-from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, carry_rules
+from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, carry_rules, meant_rule, replaced_rule
 from crushpy.core.messages import Message, Note, Text
 from crushpy.core.templates import TemplateProblem, Templates
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
@@ -225,12 +225,56 @@ def test_rules_left_out_are_counted() -> None:
     assert carry_rules(many[:20], 400, tokens).left_out == 0
     near = carry_rules(many[:30], 300, tokens)
     assert near.left_out == 0 and "beyond that some would be left out" in near.warning
-    short = carry_rules([*many, RuleFact(101, "Mine", added=True)][::-1], 300, tokens)
+    short = carry_rules([*many, RuleFact(101, "Never mine", added=True)][::-1], 300, tokens)
     assert short.left_out > 50 and f"{short.left_out} of 101 standing rules" in short.warning
-    assert tokens(short.text) <= 300 and "- Mine" in short.text and f"({short.left_out} more" in short.text
+    assert (
+        tokens(short.text) <= 300 and "- Never mine" in short.text and f"({short.left_out} more" in short.text
+    )
     assert "port 100 " in short.text and "port 1 " not in short.text, "the newest are carried"
     assert carry_rules(many, 5, tokens).left_out == 100
     assert carry_rules(many[:1], 300, tokens, dropped=3).left_out == 3
+
+
+def test_prohibitions_are_left_out_last_and_the_others_are_named() -> None:
+    bans = [RuleFact(n, f"Never use port {n} for anything.") for n in range(1, 21)]
+    mine = [RuleFact(n, f"Use port {n} for everything.", added=True) for n in range(21, 31)]
+    carried = carry_rules([*bans, *mine], 220, tokens)
+    assert carried.text.count("Never use port") == 20 and 0 < carried.left_out < 10
+    assert "(Use port 2" in carried.warning and "Never" not in carried.warning
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "replaces"),
+    [
+        ("Use port 9000.", "use port 8443", True),
+        ("Never use port 9000.", "Never use port 8443.", True),
+        ("Always answer in German.", "Always answer in English.", True),
+        ("ポート9000を使ってください。", "ポート8443を使ってください。", True),
+        ("Never push to main.", "Never push to dev.", False),
+        ("Use port 9000 for tests.", "Use port 8443.", False),
+        ("Use tabs.", "Be brief.", False),
+    ],
+)
+def test_a_rule_may_replace_one_that_differs_in_a_single_value(new: str, old: str, replaces: bool) -> None:
+    earlier = RuleFact(1, old)
+    assert replaced_rule(new, [earlier]) == (earlier if replaces else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Forget the rule about commits.", 1),
+        ("Cancel the rule about port 8443.", 2),
+        ("Vergiss die Regel mit dem Port.", 2),
+        ("请忘掉关于数据库的规则。", 3),
+        ("Forget the rule about tabs.", 0),
+    ],
+)
+def test_a_sentence_that_asks_to_end_a_rule_means_the_one_it_shares_words_with(text: str, meant: int) -> None:
+    texts = ("Commit only with tests.", "Always use port 8443.", "不要修改数据库。")
+    rules = [RuleFact(number, text) for number, text in enumerate(texts, 1)]
+    assert [found.edit for found in PHRASES.find(text)] == ["asked"]
+    assert (found.number if (found := meant_rule(text, rules)) else 0) == meant
 
 
 @pytest.mark.slow

@@ -226,3 +226,15 @@ def test_commands_of_the_thread_are_rows_of_the_command_table(
     assert client.prompt(session, "/pins") == "end_turn" and "1. never touch it" in client.text
     assert client.prompt(session, "/search walrus") == "end_turn" and "- assistant: " in client.text
     assert len(llm.requests) == 1
+
+
+def test_a_rule_that_is_found_is_told_as_a_notice_and_as_data(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Fine.")
+    client = connect()
+    session = client.open(workspace, session={"notices": {}})
+    assert client.prompt(session, "Never push to main.") == "end_turn"
+    [told] = [update["_meta"]["crushpy"] for update in client.of("session_info_update") if "_meta" in update]
+    assert told["rule"]["text"] == "Never push to main." and told["rule"]["action"] == "found"
+    assert "Taken as a rule: Never push to main." in [notice["title"] for notice in client.of("notice")]

@@ -1,16 +1,17 @@
 """Standing rules through the real engine: carried over every boundary, whatever the summariser writes."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from scripted_llm.replies import Call, Reply
+from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.context.coverage import lineage_words
 from crushpy.core.errors import UsageError
-from crushpy.core.events import BoundaryCommitted, Notice
+from crushpy.core.events import BoundaryCommitted, Notice, RuleChanged, TextDelta, ToolFinished
 from crushpy.core.messages import Seed
 
 RULE = "Never touch legacy.py, not even its comments."
@@ -113,3 +114,69 @@ async def test_a_rule_added_in_plan_mode_does_not_repeat_the_note_about_it(
     await talk.conversation.rules.add(RULE)
     await talk.ask("And now?")
     assert sent(llm).count("Plan mode is on") == 1
+
+
+async def test_a_rule_is_announced_with_the_one_it_may_replace_and_both_are_carried(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Yes.")
+    talk = await talks()
+    await talk.ask("Use port 8443.")
+    await talk.ask("Use port 8443. What is the time?")
+    await talk.ask("Use port 9000.")
+    found = [
+        (rule.text, rule.action, rule.id, rule.replaces, rule.replaces_id) for rule in talk.of(RuleChanged)
+    ]
+    assert found == [
+        ("Use port 8443.", "found", "1", "", ""),
+        ("Use port 9000.", "found", "2", "Use port 8443.", "1"),
+    ]
+    await talk.conversation.context.compact(summary="Notes.")
+    carried = seed_of(talk).rules
+    assert carried.index("- Use port 9000. [") < carried.index("- Use port 8443. [")
+    await talk.conversation.rules.drop(1)
+    assert talk.of(RuleChanged)[-1] == RuleChanged("Use port 8443.", "ended", "1")
+    assert await talk.conversation.rules.count() == 1
+
+
+async def test_a_sentence_that_asks_to_end_a_rule_is_only_announced(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always("Yes.")
+    talk = await talks()
+    await talk.ask("Never commit without tests. Always answer in German.")
+    await talk.ask("Forget the rule about commits.")
+    assert talk.of(RuleChanged)[2:] == [
+        RuleChanged("Forget the rule about commits.", "found", "", "Never commit without tests.", "1")
+    ]
+    assert await talk.conversation.rules.count() == 2
+
+
+async def test_a_rule_dropped_during_a_turn_ends_with_its_next_step(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await talks()
+    llm.script("Yes.", Stall(Reply("Hm", calls=[Call("todos", {"todos": []})])), "Done.", "Now.")
+    await talk.ask(RULE)
+    turn = asyncio.ensure_future(talk.ask("Go on"))
+    await talk.until(lambda: any(event.text == "Hm" for event in talk.of(TextDelta)))
+    assert (await talk.conversation.rules.drop(1)).text == RULE
+    with pytest.raises(UsageError, match="there is no standing rule 1"):
+        await talk.conversation.rules.drop(1)
+    assert [rule.action for rule in talk.of(RuleChanged)] == ["found"]
+    llm.release()
+    await turn
+    kinds = [type(event) for event in talk.of(ToolFinished, RuleChanged)]
+    assert kinds == [RuleChanged, ToolFinished, RuleChanged]
+    assert await talk.conversation.rules.count() == 0
+    assert [message["role"] for message in llm.requests[-1].body["messages"]][-2:] == ["tool", "user"]
+    assert sent(llm).count("The user withdrew a standing rule") == 1
+
+
+async def test_a_new_rule_that_does_not_fit_is_named_at_once_and_prohibitions_stay(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Yes.")
+    talk = await talks(flags={"compaction.rule_tokens": 120, f'models."{MODEL}".context_window': 100_000})
+    await talk.ask(RULE)
+    await talk.ask("\n".join(f"Always use port {number} for the gateway." for number in range(7001, 7017)))
+    (notice,) = [notice for notice in talk.of(Notice) if "do not fit" in notice.text]
+    assert "Always use port 70" in notice.text and RULE not in notice.text
+    await talk.conversation.context.compact(summary="Notes.")
+    assert RULE in seed_of(talk).rules

@@ -56,7 +56,7 @@ async def test_rules_are_listed_added_pinned_and_dropped(start: Start, llm: Scri
         await app.press("down", "down", "enter")
         await app.shows(InspectorScreen)
         await app.press("escape")
-        await says(app, "Dropped standing rule 1.")
+        await says(app, "Rule ended: Never push to main.")
         assert await rules(app) == ["Speak like a pirate"]
 
 
@@ -71,3 +71,23 @@ async def test_a_folded_paste_is_not_the_users_own(start: Start, llm: ScriptedLL
         await app.rests()
         assert await rules(app) == ["Never push to main."]
         assert LOG.strip() in app.conversation.history[0].text
+
+
+async def test_a_key_ends_the_rule_of_the_last_notice(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        await app.say("Use port 8443. No emojis please.")
+        await app.sees("Taken as a rule: Use port 8443.", "F7 ends it.", "2 rules")
+        await app.rests()
+        await app.press("f7")
+        await says(app, "Rule ended: No emojis please.")
+        await app.until(lambda: app.chat.bar.state.rules == 1, "1 rule")
+        await app.say("Use port 9000.")
+        await app.sees("Replaces: Use port 8443.?", "F7 ends the earlier one.", "2 rules")
+        await app.rests()
+        assert await rules(app) == ["Use port 8443.", "Use port 9000."]
+        await app.press("f7")
+        await says(app, "Rule ended: Use port 8443.")
+        await app.press("f7")
+        await says(app, "No notice names a rule: /rules lists all.")
+        assert await rules(app) == ["Use port 9000."]

@@ -15,9 +15,18 @@ from crushpy.context.evidence import WorkspaceSnapshot
 from crushpy.context.facts import NOTHING, FactReader, MessageFacts
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import by_message, override_kind
-from crushpy.context.standing_rules import ADDED, WITHDRAWN, CarriedRules, RuleFact, RulePhrases, carry_rules
+from crushpy.context.standing_rules import (
+    ADDED,
+    WITHDRAWN,
+    CarriedRules,
+    RuleFact,
+    RulePhrases,
+    carry_rules,
+    meant_rule,
+    replaced_rule,
+)
 from crushpy.core.errors import UsageError
-from crushpy.core.events import Notice
+from crushpy.core.events import Notice, RuleChanged
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, Pin, ToolCall, counted
 from crushpy.core.templates import PHRASES, Templates, read_phrases, read_template
@@ -33,6 +42,7 @@ from crushpy.tools.errors import NotText, ToolError
 from crushpy.tools.files.locate import NamedText
 from crushpy.tools.files.text_file import normalize
 from crushpy.tools.view import ViewTool
+from crushpy.util.uncancellable import uncancellable
 
 MAX_FILE_CHARS = 1_000_000
 """A longer file cannot be pinned; of one that grew longer only both ends are read."""
@@ -250,15 +260,48 @@ async def carried_rules(scope: AgentScope, ledger: Ledger) -> CarriedRules:
     )
 
 
+async def _known(scope: AgentScope) -> Ledger:
+    return await load_ledger(scope.session, scope.services.store, store_missing=False)
+
+
+async def add_prompt(scope: AgentScope, prompt: Message, *, steers: bool = False) -> None:
+    """Commits a prompt, and tells which rules it has, which earlier ones they seem to replace, and which do
+    not fit."""
+    said = (await scope.session.add_prompt(prompt, steers=steers)).statements or ()
+    if not any(statement.rule or statement.edit for statement in said):
+        return
+    ledger = await _known(scope)
+    valid = [rule for rule in ledger.rules or () if not rule.ended]
+    before = [rule for rule in valid if rule.message_id != prompt.id]
+    found = [
+        (rule.text, str(rule.number), replaced_rule(rule.text, before))
+        for rule in valid
+        if rule.message_id == prompt.id
+    ]
+    asked = [statement.text for statement in said if statement.edit == "asked"]
+    found += [(text, "", rule) for text in asked if (rule := meant_rule(text, before))]
+    for text, number, old in found:
+        scope.emit(RuleChanged(text, "found", number, *((old.text, str(old.number)) if old else ())))
+    if found and (carried := await carried_rules(scope, ledger)).left_out:
+        scope.emit(Notice(f"{carried.warning[0].upper()}{carried.warning[1:]}.", "warning"))
+
+
 class RuleService:
     """A change is a note in the session: the model sees it with the next request, and forks inherit it."""
 
     def __init__(self, scope: AgentScope, is_busy: Callable[[], bool]) -> None:
         self._scope, self._session, self._is_busy = scope, scope.session, is_busy
+        self._ending: list[RuleFact] = []
+        """Those that end with the next step: no note may stand between a call and its result."""
+
+    async def count(self) -> int:
+        """How many apply."""
+        rules = (await _known(self._scope)).rules if self._session.stored else ()
+        return sum(not rule.ended for rule in rules or ())
 
     async def listed(self) -> RuleList:
         await asyncio.to_thread(self._scope.gauge.load)
-        ledger = await load_ledger(self._session, self._scope.services.store, store_missing=False)
+        ledger = await _known(self._scope)
         carried = await carried_rules(self._scope, ledger)
         rules, known = ledger.rules or (), {rule.text for rule in ledger.rules or ()}
         unconfirmed = tuple(text for text in ledger.unconfirmed if text not in known)
@@ -284,16 +327,26 @@ class RuleService:
         return (await self.listed()).valid[-1]
 
     async def drop(self, number: int) -> RuleFact:
-        """Withdraws a rule. `UsageError` if none of that number applies."""
-        valid = {rule.number: rule for rule in (await self.listed()).valid}
+        """Withdraws a rule, in a turn with its next step. `UsageError` if none of that number applies."""
+        valid = {rule.number: rule for rule in (await self.listed()).valid if rule not in self._ending}
         rule = valid.get(number)
         if rule is None:
             numbers = ", ".join(map(str, valid)) or "none"
             raise UsageError(
                 f"there is no standing rule {number}; there are: {numbers}", "Choose one of these."
             )
-        await self._note(Note(f"{WITHDRAWN}\n{rule.text}", about="rule_withdrawn"))
+        self._ending.append(rule)
+        if not self._is_busy():
+            await self.end_withdrawn()
         return rule
+
+    async def end_withdrawn(self) -> None:
+        """Ends the rules that were withdrawn; when every call has its result."""
+        while self._ending:
+            rule = self._ending.pop(0)
+            note = Note(f"{WITHDRAWN}\n{rule.text}", about="rule_withdrawn")
+            await uncancellable(self._session.add_note(note))
+            self._scope.emit(RuleChanged(rule.text, "ended", str(rule.number)))
 
     async def _note(self, note: Note) -> None:
         if not self._session.stored:

@@ -195,8 +195,8 @@ class LiveSession:
         await self._store.statuses.save(self.info.id, status)
         self.statuses[status.message_id] = status
 
-    async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
-        """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
+    async def add_prompt(self, prompt: Message, *, steers: bool = False) -> MessageFacts:
+        """Commits the user's prompt, and with it a new session; returns its facts. `steers`: in a turn."""
         prompt = self._sized(prompt)
         if prompt.length > COUNT_INLINE_CHARS:  # the search for rules takes time
             facts = await asyncio.to_thread(self.facts_of, prompt)
@@ -214,6 +214,7 @@ class LiveSession:
         self.announce()
         images = tuple(image.info for image in prompt.images)
         self._emit(events.PromptCommitted(prompt.id, prompt.text, images, steers, prompt.pasted))
+        return facts
 
     async def _create(self, prompt: Message, facts: MessageFacts) -> None:
         await self._store.sessions.create(self.info, prompt, facts)

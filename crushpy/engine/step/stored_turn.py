@@ -11,6 +11,7 @@ from crushpy.core.events import Notice, UsageReported
 from crushpy.core.messages import Message, Note, SentStatus
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.branch_service import BranchService
+from crushpy.engine.compaction.pins_and_rules import add_prompt
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import sent_back
@@ -45,9 +46,9 @@ class StoredReplies:
             await self._models.prepare(self._session.info.model, tools=True)
         except (asyncio.CancelledError, CrushpyError) as error:
             if self._scope.interactive or isinstance(error, asyncio.CancelledError):
-                await uncancellable(self._session.add_prompt(prompt))
+                await uncancellable(add_prompt(self._scope, prompt))
             raise
-        await uncancellable(self._session.add_prompt(prompt))
+        await uncancellable(add_prompt(self._scope, prompt))
 
     async def ask(self) -> Message:
         await self._mode_notes.add_due_note()

@@ -123,9 +123,18 @@ class ContextCommands(CommandGroup):
                 self.say(await self._pin(lambda board: board.add_text(rule.text)))
             case "drop":
                 await service.drop(rule.number)
-                self.say(f"Dropped standing rule {rule.number}. It no longer applies.")
             case _:
                 pass
+
+    async def end_rule(self, argument: str) -> None:
+        """Ends the rule that the last notice names; the next time, that of the notice before it."""
+        valid = {str(rule.number) for rule in (await self.conversation.rules.listed()).valid}
+        offered = self.chat.offered_ends
+        while offered:
+            if (number := offered.pop()) in valid:
+                await self.conversation.rules.drop(int(number))
+                return
+        raise RefusedCommand("No notice names a rule: /rules lists all.")
 
     async def select_compaction(self, argument: str) -> None:
         """Selects who decides when to compact; applies from the next request, and is saved."""

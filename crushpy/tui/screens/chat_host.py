@@ -77,6 +77,8 @@ class ChatHost(TranscriptScreen):
         self.own: OwnCommands | None = None
         """The user's shell commands, after the first one."""
         self.warnings: list[str] = []
+        self.offered_ends: list[str] = []
+        """Numbers of the rules that notices offer to end, the last one last."""
         self.key_sheet: KeySheet | None = None
         self.farewell = ""
         """Printed after exit: how to resume."""

@@ -45,6 +45,8 @@ class StatusBarState(Data, frozen=True):
     """Open branches that lead to the session."""
     jobs: int = 0
     """Running background jobs."""
+    rules: int = 0
+    """Standing rules that apply."""
     forecast: str = ""
     """How long the session will last; empty while that is far away."""
     editing: str = ""
@@ -75,7 +77,7 @@ def gauge(reading: Reading, *, tokens: bool = True) -> Content:
 
 
 SHRINKING = (
-    *("folder", "folder", "line", "forecast", "below", "session", "method", "model", "folder"),
+    *("folder", "folder", "line", "forecast", "rules", "below", "session", "method", "model", "folder"),
     *("line", "model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """The order in which parts are shortened if the line is too narrow."""
@@ -101,6 +103,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "gauge": [gauge(state.reading), gauge(state.reading, tokens=False)],
         "forecast": _forms(state.forecast, "", style="$warning"),
         "jobs": _forms(counted(state.jobs, "job") if state.jobs else "", style="$accent"),
+        "rules": _forms(counted(state.rules, "rule") if state.rules else "", ""),
         "session": _forms(f"session {state.generation + 1}" if state.generation else "", ""),
         "depth": _forms(f"branch depth {state.depth}" if state.depth else "", style="$accent"),
         "cost": _forms(cost if state.cost else "", ""),
@@ -126,7 +129,7 @@ def _forms(*texts: str, style: str = "", shown: bool = True) -> list[Content]:
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
     ("folder", "line"),
-    ("gauge", "forecast", "jobs", "session", "depth", "cost", "warnings", "sandbox"),
+    ("gauge", "forecast", "jobs", "rules", "session", "depth", "cost", "warnings", "sandbox"),
 )
 """The parts at the left, in the middle and at the right."""
 GAP = 2
