@@ -52,7 +52,7 @@ from crushpy.llm.learnt import LearntModels
 from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
-from crushpy.security.private_files import write_private
+from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
@@ -118,10 +118,7 @@ def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
     """The instruction files that are new or changed since the last start in this folder."""
     texts = encodable(instruction_texts(info.system))
     hashes = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
-    folders: dict[str, dict[str, str]] = {}
-    with suppress(OSError, msgspec.MsgspecError):
-        folders = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
-    folder = encodable(info.cwd)
+    folders, folder = read_stored(file, dict[str, dict[str, str]]) or {}, encodable(info.cwd)
     before = folders.get(folder)
     if hashes != before:
         folders[folder] = hashes

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
+from crushpy.llm.vendors import Endpoint
 from crushpy.util.read_json import decode_json
 
 if TYPE_CHECKING:
@@ -91,51 +92,38 @@ class ReplyReader(ABC):
         """The end of the reply; None if it was cut off."""
 
 
-class HttpProviderOptions(TypedDict, total=False):
-    """How one server differs from the vendor's usual one."""
-
-    strip: str
-    """A prefix of model names that is not sent to the server."""
-    key_variable: str
-    """The environment variable that holds the key, or the command that stored it, for hints."""
-    key_header: str
-    """The header for the key; empty: it is sent as a bearer token."""
-    timeouts: Timeouts | None
-
-
 class HttpProvider(ABC, Generic[Quirks]):
     """Implements `llm.protocol.Provider` for one protocol. Class attributes are the vendor's defaults."""
 
     slow_to_begin = False
     quirks: Callable[[], Quirks]
     api_base: ClassVar[str]
-    strip: ClassVar[str]
-    key_variable: ClassVar[str]
     key_header: ClassVar[str] = ""
+    """The header for the key; empty: it is sent as a bearer token."""
     headers: ClassVar[dict[str, str]] = {}
     refused_thinking: ClassVar[re.Pattern[str]] = REFUSED_SIGNATURE
     """Matches the error of a server that does not accept the signed thinking of a request."""
     ndjson: ClassVar[bool] = False
     """Each line of the stream is an event, instead of server-sent events."""
 
-    def __init__(
-        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        """`api_base`: the server's address; empty for the vendor's."""
-        self._base = (api_base or self.api_base).rstrip("/")
+    def __init__(self, endpoint: Endpoint, timeouts: Timeouts | None = None) -> None:
+        self._endpoint = endpoint
+        self._base = (endpoint.api_base or self.api_base).rstrip("/")
         self._quirks = defaultdict[str, Quirks](self.quirks)
-        self._strip = options.get("strip", self.strip)
-        self._key_variable = options.get("key_variable", self.key_variable)
-        self._key_sent = bool(api_key)
+        key_header = "api-key" if endpoint.vendor == "azure" else self.key_header
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
             **self.headers,
-            **key_headers(options.get("key_header", self.key_header), api_key),
+            **key_headers("" if endpoint.bearer else key_header, endpoint.key),
         }
-        self._timeouts = options.get("timeouts") or Timeouts()
+        self._timeouts = timeouts or Timeouts()
         self._client = Client(self._timeouts)
         self._histories = EncodedHistories()
+
+    def _name(self, request: Request) -> str:
+        """The server's name for the model."""
+        return request.model.removeprefix(f"{self._endpoint.vendor}/")
 
     # --- implemented by a protocol
 
@@ -355,7 +343,8 @@ class HttpProvider(ABC, Generic[Quirks]):
     def _source(self, request: Request) -> "ErrorSource":
         from crushpy.llm.error_reader import ErrorSource
 
-        return ErrorSource(request.model, self._url(request), self._key_variable, self._key_sent)
+        origin, key_sent = self._endpoint.key_origin, bool(self._endpoint.key)
+        return ErrorSource(request.model, self._url(request), origin, key_sent)
 
 
 def _join_texts(pieces: list[Piece]) -> Iterator[Piece]:

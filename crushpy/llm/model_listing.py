@@ -197,7 +197,7 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
     known = {listed.cache_key: listed for listed in _read_cache()}
 
-    async def ask(endpoint: factory.Endpoint) -> ServerList:
+    async def ask(endpoint: vendors.Endpoint) -> ServerList:
         empty = _empty_list(endpoint)
         before = known.get(empty.cache_key, empty)
         if not refresh and 0 <= time.time() - before.asked_at < CACHE_LIFETIME_S:
@@ -213,7 +213,7 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
     return list(lists)
 
 
-async def _update_list(before: ServerList, endpoint: factory.Endpoint, settings: Settings) -> ServerList:
+async def _update_list(before: ServerList, endpoint: vendors.Endpoint, settings: Settings) -> ServerList:
     if endpoint.key_stored:
         endpoint = await asyncio.to_thread(factory.locate_endpoint, f"{endpoint.vendor}/", settings)
     if endpoint.key_problem:
@@ -228,7 +228,7 @@ async def _update_list(before: ServerList, endpoint: factory.Endpoint, settings:
     return msgspec.structs.replace(before, models=models, asked_at=time.time(), failure="")
 
 
-def _endpoints(settings: Settings) -> list[factory.Endpoint]:
+def _endpoints(settings: Settings) -> list[vendors.Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
     names = dict.fromkeys((*vendors.BY_NAME, "ollama", *settings.providers, *sorted(stored_names())))
     found = [factory.locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
@@ -236,7 +236,7 @@ def _endpoints(settings: Settings) -> list[factory.Endpoint]:
     return [endpoint for endpoint in usable if servers.list_address(endpoint)[1]]
 
 
-def _empty_list(endpoint: factory.Endpoint) -> ServerList:
+def _empty_list(endpoint: vendors.Endpoint) -> ServerList:
     origin = "keyring" if endpoint.key_stored else endpoint.key_variable if endpoint.key else ""
     return ServerList(endpoint.vendor, endpoint.api_base, origin)
 
@@ -297,7 +297,7 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
     try:
-        models = await servers.ask_server(factory.Endpoint("", name, base), LOCAL_TIMEOUT_S)
+        models = await servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S)
     except servers.ListFailed:
         return None  # no server, or another program: 8000 and 8080 are popular ports
     return ServerList(name, base, models=models)
@@ -379,13 +379,13 @@ async def choose_default(settings: Settings) -> str:
     )
 
 
-def _is_worth_asking(endpoint: factory.Endpoint) -> bool:
-    if not endpoint.api_base or factory.is_official(endpoint.api_base) or endpoint.vendor == "azure":
+def _is_worth_asking(endpoint: vendors.Endpoint) -> bool:
+    if not endpoint.own_server or endpoint.vendor == "azure":
         return False
     return servers.on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
 
 
-async def _require_ollama(endpoint: factory.Endpoint, window: int | None) -> servers.ServedModel:
+async def _require_ollama(endpoint: vendors.Endpoint, window: int | None) -> servers.ServedModel:
     try:
         return await servers.show_ollama(endpoint, window)
     except servers.ListFailed as error:
@@ -398,7 +398,7 @@ async def _require_ollama(endpoint: factory.Endpoint, window: int | None) -> ser
         raise Unavailable(f"{where} cannot be used: {error.message}", hint) from None
 
 
-async def _ask_own_server(endpoint: factory.Endpoint) -> tuple[str, servers.ServedModel | None]:
+async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.ServedModel | None]:
     """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
     settings say otherwise: the other one cannot set the window."""
 

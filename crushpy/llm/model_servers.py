@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -12,11 +13,11 @@ import msgspec
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
 from crushpy.llm import vendors
+from crushpy.llm.vendors import Endpoint
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 if TYPE_CHECKING:
     from crushpy.http.client import Client
-    from crushpy.llm.provider_factory import Endpoint
 
 LIST_TIMEOUT_S = 5.0
 """For a complete list with all its pages."""
@@ -33,7 +34,6 @@ TOOLS_SINCE = (0, 4, 6)
 MAX_SHOWN = 200
 """Models of Ollama in a list: each costs a request."""
 
-_T = TypeVar("_T")
 _ABILITIES = ("tools", "vision", "thinking")
 _WINDOW_PATHS = ("/api/v0/models", "/api/ps", "/props")
 """Where LM Studio, Ollama and llama.cpp report the windows of loaded models."""
@@ -82,7 +82,7 @@ class ListFailed(CrushpyError):
         self.status = status
 
 
-def list_address(endpoint: "Endpoint") -> tuple[str, str]:
+def list_address(endpoint: Endpoint) -> tuple[str, str]:
     """The protocol and the address of a provider's list of models; empty if none is known."""
     known = vendors.BY_NAME.get(endpoint.vendor)
     base = endpoint.api_base or (known.usual_base if known else "")
@@ -97,40 +97,38 @@ def list_address(endpoint: "Endpoint") -> tuple[str, str]:
     return "ollama" if endpoint.vendor.startswith("ollama") else "openai", base
 
 
-async def ask_server(endpoint: "Endpoint", timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
+async def ask_server(endpoint: Endpoint, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
     """Its chat models, in its order. Raises ListFailed."""
     protocol, base = list_address(endpoint)
     if not protocol:
         raise ListFailed("it has no known list of models")
-    found = await _ask(endpoint, base, _LISTS[protocol], timeout_s)
+    async with _connected(endpoint, base, timeout_s) as server:
+        found = await _LISTS[protocol](server)
     chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
     return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
 
 
 async def show_ollama(
-    endpoint: "Endpoint", window: int | None = None, timeout_s: float = LIST_TIMEOUT_S
+    endpoint: Endpoint, window: int | None = None, timeout_s: float = LIST_TIMEOUT_S
 ) -> ServedModel:
     """The model as Ollama describes it, with the window to load it with: `window` if given, else a suitable
     one, and never more than the model supports. Raises ListFailed, with status 404 if Ollama does not have
     it."""
-
-    async def show(server: "_Server") -> ServedModel:
+    async with _connected(endpoint, endpoint.api_base or vendors.OLLAMA_BASE, timeout_s) as server:
         loaded = await _loaded_windows(server, ("/api/ps",))
         return await _show_ollama(server, endpoint.served_name, loaded, window)
 
-    return await _ask(endpoint, endpoint.api_base or vendors.OLLAMA_BASE, show, timeout_s)
 
-
-async def _ask(
-    endpoint: "Endpoint", base: str, request: "Callable[[_Server], Awaitable[_T]]", timeout_s: float
-) -> _T:
+@asynccontextmanager
+async def _connected(endpoint: Endpoint, base: str, timeout_s: float) -> "AsyncGenerator[_Server]":
+    """Its body asks the server, for `timeout_s` at most. Raises ListFailed."""
     from crushpy.http.client import Client
     from crushpy.http.common import HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
         async with asyncio.timeout(timeout_s):
-            return await request(_Server(client, endpoint, base))
+            yield _Server(client, endpoint, base)
     except TimeoutError:
         raise ListFailed(f"no answer within {timeout_s:g} s") from None
     except HttpError as error:
@@ -142,7 +140,7 @@ async def _ask(
 class _Server:
     """A server that is asked through one client."""
 
-    def __init__(self, client: "Client", endpoint: "Endpoint", base: str) -> None:
+    def __init__(self, client: "Client", endpoint: Endpoint, base: str) -> None:
         self._client, self.endpoint, self.base = client, endpoint, base
         self.root = vendors.server_root(base)
         """Of a local server."""

@@ -6,70 +6,23 @@ request. A new protocol is a package beside this file and one branch of `create_
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from crushpy.core.messages import Data
+import msgspec
+
 from crushpy.llm import catalog, vendors
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.key_store import find_key, stored_names, variable_hint
 from crushpy.llm.protocol import Provider
+from crushpy.llm.vendors import Endpoint, is_official
 from crushpy.settings.schema import ProviderSettings, Settings
-
-if TYPE_CHECKING:
-    from crushpy.llm.http_provider import HttpProviderOptions
 
 BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
 VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "ollama": "ollama", "ollama_chat": "ollama"}
 """The protocol of vendors with one of their own, at any address."""
 UNNAMED = "openai/"
 """The default model if there is only the address of a server: `model_listing.choose_default` asks it."""
-
-
-class Endpoint(Data, frozen=True):
-    """The address of a model, and how to authenticate there."""
-
-    model: str
-    vendor: str
-    """The part of the model's name before the slash, given or implied."""
-    api_base: str = ""
-    """Empty: the vendor's default address."""
-    key: str | None = None
-    key_variable: str = ""
-    """The environment variable for the key, for hints."""
-    own_key_variable: bool = False
-    """The settings name that variable."""
-    protocol: str = "auto"
-    """The protocol set in the settings."""
-    api_version: str = ""
-    """Part of Azure's older addresses."""
-    window: int | None = None
-    """For servers that let the client choose it, and for the built-in model."""
-    key_stored: bool = False
-    """The key is in the system's keyring."""
-    key_problem: str = ""
-    """Why the key could not be read from the keyring."""
-
-    @property
-    def bearer(self) -> bool:
-        """Whether the key is a token, as issued by gateways and directories."""
-        return self.key_variable.endswith("_TOKEN")
-
-    @property
-    def served_name(self) -> str:
-        """The server's name for the model."""
-        return self.model.removeprefix(f"{self.vendor}/")
-
-    @property
-    def own_server(self) -> bool:
-        """Whether the address is the user's own, and not OpenAI's."""
-        return bool(self.api_base) and not (self.vendor == "openai" and is_official(self.api_base))
-
-    @property
-    def key_origin(self) -> str:
-        """The source of the key, for hints: the variable, or the command that stores another."""
-        return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable
 
 
 # --- the protocols -------------------------------------------------------------------------------------
@@ -86,33 +39,25 @@ def create_client(protocol: str, endpoint: Endpoint) -> Provider:
         return DemoProvider(endpoint.window)
     if protocol == "litellm":
         return _create_litellm(endpoint)
-    base, key = endpoint.api_base, endpoint.key
-    options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
-    if endpoint.key_origin:
-        options["key_variable"] = endpoint.key_origin
-    if endpoint.bearer:
-        options["key_header"] = ""
-    elif endpoint.vendor == "azure":
-        options["key_header"] = "api-key"
     if protocol == "anthropic":
         from crushpy.llm.anthropic.provider import AnthropicProvider
 
-        return AnthropicProvider(base, key, **options)
+        return AnthropicProvider(endpoint)
     if protocol == "gemini":
         from crushpy.llm.gemini.provider import GeminiProvider
 
-        return GeminiProvider(base, key, **options)
+        return GeminiProvider(endpoint)
     if protocol == "ollama":
         from crushpy.llm.ollama.provider import OllamaProvider
 
-        return OllamaProvider(base, key, num_ctx=endpoint.window, **options)
+        return OllamaProvider(endpoint)
     from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider, azure_base
 
-    create = ChatProvider if protocol == "chat" else ResponsesProvider
     if endpoint.vendor == "azure":
         version = endpoint.api_version if protocol == "chat" else ""
-        base = azure_base(base, endpoint.model.partition("/")[2], version)
-    return create(base, key, **options)
+        base = azure_base(endpoint.api_base, endpoint.model.partition("/")[2], version)
+        endpoint = msgspec.structs.replace(endpoint, api_base=base)
+    return (ChatProvider if protocol == "chat" else ResponsesProvider)(endpoint)
 
 
 def _create_litellm(endpoint: Endpoint) -> Provider:
@@ -152,7 +97,7 @@ def endpoint_protocol(endpoint: Endpoint, settings: Settings) -> str:
         return "responses" if catalog.needs_responses_api(endpoint.model) else "chat"
     if not speaks_chat(endpoint.vendor, endpoint.api_base):
         return "litellm"
-    official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
+    official = endpoint.vendor == "openai" and not endpoint.own_server
     return "responses" if official and catalog.reasons_over_calls(endpoint.model) else "chat"
 
 
@@ -255,12 +200,6 @@ def custom_base(provider: str, settings: Settings, environ: Mapping[str, str] = 
     return "" if provider == "openai" and is_official(base) else base
 
 
-def is_official(base: str) -> bool:
-    """Whether `base` (empty: the default) is OpenAI's own server."""
-    host = urlsplit(base or vendors.OPENAI_BASE).hostname or ""
-    return host == "api.openai.com" or host.endswith(".api.openai.com")
-
-
 def speaks_chat(vendor: str, base: str) -> bool:
     """Whether this vendor's server speaks OpenAI's chat protocol."""
     if vendor == "openai":
@@ -284,8 +223,7 @@ def _require_key(endpoint: Endpoint, settings: Settings) -> None:
         )
     if endpoint.key or not endpoint.key_variable:
         return
-    official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
-    if not endpoint.own_key_variable and (endpoint.vendor == "azure" or (endpoint.api_base and not official)):
+    if not endpoint.own_key_variable and (endpoint.vendor == "azure" or endpoint.own_server):
         return  # the user's own server may need none, and litellm has other ways to authenticate with Azure
     variables = (endpoint.key_variable,)
     if not endpoint.own_key_variable:
@@ -331,21 +269,15 @@ def chosen_placement(model: str, settings: Settings) -> str:
 
 def usual_placement(model: str, settings: Settings) -> str:
     """The placement that the protocol of `model` accepts: `message`, `append` or `keep`."""
-    vendor = catalog.provider_of(model)
+    vendor, endpoint = catalog.provider_of(model), locate_endpoint(model, settings, open_keyring=False)
     if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"
-    protocol = protocol_for(model, settings)
+    protocol = endpoint_protocol(endpoint, settings)
     if protocol == "anthropic" and binds_thinking(model):
         return "keep"
     if protocol in ("anthropic", "gemini"):
         return "append"
     if protocol != "litellm":
         return "message"
-    keeps = not vendor or vendor in KEEPS_TRAILING_SYSTEM or _as_openai(vendor, settings)
+    keeps = not vendor or vendor in KEEPS_TRAILING_SYSTEM or speaks_chat(vendor, endpoint.api_base)
     return "message" if keeps else "append"
-
-
-def _as_openai(vendor: str, settings: Settings) -> bool:
-    """Whether litellm uses OpenAI's chat protocol for a server defined by the user."""
-    provider = settings.providers.get(vendor)
-    return provider is not None and bool(provider.api_base) and speaks_chat(vendor, provider.api_base)

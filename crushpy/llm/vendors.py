@@ -5,6 +5,7 @@ Contains names of variables, never keys.
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from crushpy.core.messages import Data
 
@@ -155,3 +156,57 @@ def _complete_host(base: str) -> str:
     name, port = host[: found.start()] if found else host, found[0] if found else "" if given else ":11434"
     every = ("", "0.0.0.0", "[::]")  # noqa: S104 - what a server listens on is not where a client connects
     return f"{scheme or 'http'}://{'127.0.0.1' if name in every else name}{port}{slash}{path}"
+
+
+# --- one endpoint
+
+
+def is_official(base: str) -> bool:
+    """Whether `base` (empty: the default) is OpenAI's own server."""
+    host = urlsplit(base or OPENAI_BASE).hostname or ""
+    return host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
+class Endpoint(Data, frozen=True):
+    """The address of a model, and how to authenticate there."""
+
+    model: str
+    vendor: str
+    """The part of the model's name before the slash, given or implied."""
+    api_base: str = ""
+    """Empty: the vendor's default address."""
+    key: str | None = None
+    key_variable: str = ""
+    """The environment variable for the key, for hints."""
+    own_key_variable: bool = False
+    """The settings name that variable."""
+    protocol: str = "auto"
+    """The protocol set in the settings."""
+    api_version: str = ""
+    """Part of Azure's older addresses."""
+    window: int | None = None
+    """For servers that let the client choose it, and for the built-in model."""
+    key_stored: bool = False
+    """The key is in the system's keyring."""
+    key_problem: str = ""
+    """Why the key could not be read from the keyring."""
+
+    @property
+    def bearer(self) -> bool:
+        """Whether the key is a token, as issued by gateways and directories."""
+        return self.key_variable.endswith("_TOKEN")
+
+    @property
+    def served_name(self) -> str:
+        """The server's name for the model."""
+        return self.model.removeprefix(f"{self.vendor}/")
+
+    @property
+    def own_server(self) -> bool:
+        """Whether the address is the user's own, and not OpenAI's."""
+        return bool(self.api_base) and not (self.vendor == "openai" and is_official(self.api_base))
+
+    @property
+    def key_origin(self) -> str:
+        """The source of the key, for hints: the variable, or the command that stores another."""
+        return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable

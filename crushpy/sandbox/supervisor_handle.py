@@ -51,7 +51,7 @@ class SupervisedCommand:
             case "limit":
                 self.limit = words[0], int(words[1])
             case "ended":
-                self._survivors = [int(word) for word in words]
+                self.survivors = [int(word) for word in words]
                 self.ended.set()
             case "over":
                 self.over.set()

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 from weakref import WeakSet
@@ -224,10 +225,8 @@ class Agent:
                 self._conversation.interrupt()
 
         BACKGROUND.run(interrupt())
-        try:
+        with suppress(CrushpyError):
             started.result()
-        except CrushpyError:
-            pass
 
     async def _ask(
         self,
@@ -422,10 +421,8 @@ class BackgroundLoop:
             await asyncio.gather(*(each._close() for each in list(self.open)), return_exceptions=True)
 
         if self.open:
-            try:
+            with suppress(TimeoutError):
                 self.start(close_all()).result(CLOSE_TIMEOUT_S)
-            except TimeoutError:
-                pass
 
 
 BACKGROUND = BackgroundLoop()

@@ -65,14 +65,13 @@ class StatusStore(Subject):
             for row in rows
         ]
 
-    @stored
+    @written()
     def save(self, session_id: str, status: SentStatus) -> None:
         """Stores a status; it replaces one at the same place, whose request had no reply."""
         changed = status.added or status.removed
         changes = msgspec.json.encode((status.added, status.removed)).decode() if changed else ""
         where = {"session_id": session_id, "message_id": status.message_id}
-        with self._db.transaction(session=session_id):
-            self._db.execute(sql.SAVE_STATUS, **where, text=status.text, tool_changes=changes)
+        self._db.execute(sql.SAVE_STATUS, **where, text=status.text, tool_changes=changes)
 
 
 log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ crushpy was last alive: later changes were made by others.
 """
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from crushpy.security.private_files import read_stored, write_private
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import MISSING, RecordedChange, path_from_stored, stored_path
 from crushpy.util.processes import started_at, still_runs
+
+T = TypeVar("T")
 
 
 class JournalFork(Data, frozen=True):
@@ -39,9 +41,6 @@ class JournalEntry(Data, frozen=True):
     reverses: str = ""
     fork: JournalFork | None = None
     cwd: str = ""
-    started_at: float = 0.0
-    process: int = 0
-    process_start: str = ""
 
 
 class Journal:
@@ -52,28 +51,17 @@ class Journal:
 
     def write(self, entry: JournalEntry) -> None:
         """Raises OSError; nothing was started then."""
-        me = os.getpid()
-        entry = msgspec.structs.replace(
-            entry, started_at=time.time(), process=me, process_start=started_at(me)
-        )
         data = msgspec.json.encode(_with_paths(entry, stored_path))
-        write_private(self._folder / f"{entry.id}.json", data)
+        write_private(_own_note(self._folder, entry.id), data)
 
     def remove(self, entry_id: str) -> None:
-        (self._folder / f"{entry_id}.json").unlink(missing_ok=True)
+        for note in self._folder.glob(f"*-{entry_id}.json"):
+            note.unlink(missing_ok=True)
 
     def unfinished(self, root_id: str, workspace: str) -> list[JournalEntry]:
         """Those of a conversation or a workspace whose process is gone, oldest first."""
-        found: list[JournalEntry] = []
-        for file in self._folder.glob("*.json"):
-            if (stored := read_stored(file, JournalEntry)) is None:
-                continue
-            entry = _with_paths(stored, path_from_stored)
-            if (entry.root_id == root_id or entry.cwd == workspace) and not still_runs(
-                entry.process, entry.process_start
-            ):
-                found.append(entry)
-        return sorted(found, key=lambda undo: undo.started_at)
+        left = (_with_paths(entry, path_from_stored) for _, entry in _left_notes(self._folder, JournalEntry))
+        return [entry for entry in left if entry.root_id == root_id or entry.cwd == workspace]
 
 
 def _with_paths(entry: JournalEntry, convert: Callable[[str], str]) -> JournalEntry:
@@ -120,8 +108,7 @@ class RunningCommands:
     def __init__(self, folder: Path, name: str) -> None:
         """`name` identifies the workspace."""
         self._folder = folder
-        me = os.getpid()
-        self._note = folder / f"{me}-{started_at(me)}-{name}.json"
+        self._note = _own_note(folder, name)
         self.index = self._note.with_suffix(".index")
         """The file for the index of the workspace while a command runs."""
 
@@ -146,14 +133,26 @@ class RunningCommands:
 
 def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[InterruptedCommand]:
     """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
-    found: list[InterruptedCommand] = []
-    for file in folder.glob("*.json"):
-        if _owner_runs(file):
-            continue
-        command, seen = read_stored(file, RunningCommand), _file_time(str(file), "st_mtime")
-        if command and (command.root_id == root_id or command.workspace == stored_path(workspace)):
-            found.append(InterruptedCommand(command, seen, file, file.with_suffix(".index")))
-    return sorted(found, key=lambda each: each.command.begun_at)
+    return [
+        InterruptedCommand(command, _file_time(str(file), "st_mtime"), file, file.with_suffix(".index"))
+        for file, command in _left_notes(folder, RunningCommand)
+        if command.root_id == root_id or command.workspace == stored_path(workspace)
+    ]
+
+
+# --- files whose names tell which process wrote them
+
+
+def _own_note(folder: Path, name: str) -> Path:
+    me = os.getpid()
+    return folder / f"{me}-{started_at(me)}-{name}.json"
+
+
+def _left_notes(folder: Path, kind: type[T]) -> list[tuple[Path, T]]:
+    """The notes of processes that are gone, oldest first."""
+    files = sorted(folder.glob("*.json"), key=lambda file: _file_time(str(file), "st_mtime"))
+    left = [(file, read_stored(file, kind)) for file in files if not _owner_runs(file)]
+    return [(file, note) for file, note in left if note is not None]
 
 
 def _owner_runs(file: Path) -> bool:

@@ -80,12 +80,9 @@ class ScaledImage(Data, frozen=True):
 
 def image_type(raw: bytes) -> str | None:
     """Return the media type of an image that models accept, None for everything else."""
-    for magic, media_type in _MAGIC:
-        if raw.startswith(magic):
-            return media_type
     if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
         return "image/webp"
-    return None
+    return next((media_type for magic, media_type in _MAGIC if raw.startswith(magic)), None)
 
 
 def read_picture(path: Path, shown: str) -> bytes:

@@ -14,6 +14,7 @@ from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request
+from crushpy.llm.vendors import Endpoint
 
 SHORT = Timeouts(connect=10, response=0.3, idle=0.3)
 
@@ -43,8 +44,8 @@ WIRES: dict[str, Callable[..., Provider]] = {
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 
 
-def litellm_provider(api_base: str, key: str, timeouts: Timeouts | None) -> Provider:
-    return LiteLLMProvider(ProviderAccess(api_base, key, timeouts=timeouts or Timeouts()))
+def litellm_provider(endpoint: Endpoint, timeouts: Timeouts | None) -> Provider:
+    return LiteLLMProvider(ProviderAccess(endpoint.api_base, endpoint.key, timeouts=timeouts or Timeouts()))
 
 
 class Under:
@@ -57,7 +58,9 @@ class Under:
 
     def provider(self, timeouts: Timeouts | None = None, api_base: str = "") -> Provider:
         base = self._llm.url if self.kind in ("claude", "anthropic", "gemini") else self._llm.api_base
-        made = WIRES.get(self.kind, litellm_provider)(api_base or base, "key", timeouts=timeouts)
+        variable = KEYS.get(self.kind, "OPENAI_API_KEY")
+        endpoint = Endpoint("", self.model.partition("/")[0], api_base or base, "key", variable)
+        made = WIRES.get(self.kind, litellm_provider)(endpoint, timeouts)
         self.made.append(made)
         return made
 

@@ -7,7 +7,8 @@ import pytest
 
 import crushpy.llm
 from crushpy.llm import catalog, vendors
-from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, create_client, endpoint_protocol
+from crushpy.llm.provider_factory import PROTOCOLS, create_client, endpoint_protocol
+from crushpy.llm.vendors import Endpoint
 from crushpy.settings.schema import Settings
 
 ROOM = Path(crushpy.llm.__file__).parent

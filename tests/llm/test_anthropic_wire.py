@@ -13,6 +13,7 @@ from crushpy.llm.anthropic.reply import MessageReader
 from crushpy.llm.anthropic.request import AnthropicQuirks, is_adaptive, messages_body
 from crushpy.llm.errors import BadRequest, Refused
 from crushpy.llm.protocol import Request, ThinkingOpaque
+from crushpy.llm.vendors import Endpoint
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 NEWER = "anthropic/claude-opus-4-6"
@@ -22,7 +23,7 @@ HIDDEN = {"type": "redacted_thinking", "data": "EmwKAhgB"}
 
 @pytest.fixture
 async def claude(llm: ScriptedLLM) -> AsyncIterator[AnthropicProvider]:
-    provider = AnthropicProvider(llm.url, "key")
+    provider = AnthropicProvider(Endpoint("", "anthropic", llm.url, "key"))
     yield provider
     await provider.close()
 
@@ -274,13 +275,16 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever(claude, ll
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/messages"])
 async def test_an_address_may_end_as_it_likes(llm: ScriptedLLM, end: str) -> None:
     llm.script("ok")
-    await hear(AnthropicProvider(f"{llm.url}{end}", "key"), ask(model=CLAUDE))
+    await hear(AnthropicProvider(Endpoint("", "anthropic", f"{llm.url}{end}", "key")), ask(model=CLAUDE))
     assert llm.requests[0].path == "/v1/messages"
     assert llm.requests[0].headers["anthropic-version"] == "2023-06-01"
 
 
 async def test_a_token_is_sent_as_one(llm: ScriptedLLM) -> None:
     llm.script("ok")
-    await hear(AnthropicProvider(llm.url, "key", key_header=""), ask(model=CLAUDE))
+    await hear(
+        AnthropicProvider(Endpoint("", "anthropic", llm.url, "key", "ANTHROPIC_AUTH_TOKEN")),
+        ask(model=CLAUDE),
+    )
     assert llm.requests[0].headers["authorization"] == "Bearer key"
     assert "x-api-key" not in llm.requests[0].headers

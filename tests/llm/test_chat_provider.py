@@ -14,6 +14,7 @@ from scripted_llm import Call, Fail, NoFinish, Raw, Reply, ScriptedLLM
 from crushpy.llm.errors import AuthenticationFailed, BadRequest, CutStream, Unavailable
 from crushpy.llm.http_provider import EventReader
 from crushpy.llm.openai.provider import ChatProvider
+from crushpy.llm.vendors import Endpoint
 
 HELLO = 'data: {"choices": [{"delta": {"content": "hello"}}]}\n\n'
 FINISH = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
@@ -22,7 +23,7 @@ DONE = "data: [DONE]\n\n"
 
 @pytest.fixture
 async def provider(llm: ScriptedLLM) -> AsyncIterator[ChatProvider]:
-    made = ChatProvider(llm.api_base, "key")
+    made = ChatProvider(Endpoint("", "openai", llm.api_base, "key"))
     yield made
     await made.close()
 
@@ -81,7 +82,7 @@ async def test_an_end_mark_after_nothing_has_no_finish(llm, provider):
 async def test_a_finished_reply_is_complete_though_the_server_never_ends_the_stream(llm, monkeypatch):
     monkeypatch.setattr("crushpy.llm.http_provider.AFTER_FINISH_TIMEOUT_S", 0.05)
     llm.script(Raw(HELLO + FINISH, hang=True), Raw(HELLO + FINISH + DONE, hang=True))
-    provider = ChatProvider(llm.api_base)
+    provider = ChatProvider(Endpoint("", "openai", llm.api_base))
     for _ in range(2):
         assert (await hear(provider)).done.finish == "stop"
     await llm.wait_closed()
@@ -175,8 +176,8 @@ async def test_sent_comes_once_though_the_request_went_twice(llm, provider):
 
 async def test_the_prefix_of_the_model_is_stripped_and_others_are_kept(llm):
     llm.always("ok")
-    await hear(ChatProvider(llm.api_base, strip="lmstudio/"), ask(model="lmstudio/qwen/qwen3"))
-    await hear(ChatProvider(f"{llm.api_base}/"), ask(model="meta/llama"))
+    await hear(ChatProvider(Endpoint("", "lmstudio", llm.api_base)), ask(model="lmstudio/qwen/qwen3"))
+    await hear(ChatProvider(Endpoint("", "openai", f"{llm.api_base}/")), ask(model="meta/llama"))
     assert [r.body["model"] for r in llm.requests] == ["qwen/qwen3", "meta/llama"]
     assert [r.path for r in llm.requests] == ["/v1/chat/completions"] * 2
 
@@ -184,7 +185,7 @@ async def test_the_prefix_of_the_model_is_stripped_and_others_are_kept(llm):
 async def test_refusal_names_the_key_variable_when_no_key_is_sent(llm):
     llm.script(Fail(401, message="key, please"))
     with pytest.raises(AuthenticationFailed) as refused:
-        await hear(ChatProvider(llm.api_base, key_variable="MY_KEY"))
+        await hear(ChatProvider(Endpoint("", "openai", llm.api_base, key_variable="MY_KEY")))
     assert "authorization" not in llm.requests[0].headers
     assert refused.value.hint == "No key was sent. Set MY_KEY in the environment."
 

@@ -13,6 +13,7 @@ from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.gemini.reply import ContentReader
 from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body, is_gemini_3, stored_signature
 from crushpy.llm.protocol import CallPiece, Request, ThinkingOpaque
+from crushpy.llm.vendors import Endpoint
 
 OLDER = "gemini/gemini-2.5-pro"
 NEWER = "gemini/gemini-3-flash-preview"
@@ -20,7 +21,7 @@ NEWER = "gemini/gemini-3-flash-preview"
 
 @pytest.fixture
 async def gemini(llm: ScriptedLLM) -> AsyncIterator[GeminiProvider]:
-    provider = GeminiProvider(llm.url, "key")
+    provider = GeminiProvider(Endpoint("", "gemini", llm.url, "key"))
     yield provider
     await provider.close()
 
@@ -177,12 +178,12 @@ def test_thoughts_count_as_output_once(total: int, output: int) -> None:
 @pytest.mark.parametrize("end", ["", "/", "/v1beta", "/v1beta/", "/v1"])
 async def test_an_address_may_end_as_it_likes(llm: ScriptedLLM, end: str) -> None:
     llm.script("ok")
-    await hear(GeminiProvider(f"{llm.url}{end}", "key"), ask(model=OLDER))
+    await hear(GeminiProvider(Endpoint("", "gemini", f"{llm.url}{end}", "key")), ask(model=OLDER))
     assert llm.requests[0].path == "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
 
 
 async def test_a_key_is_never_in_the_address(llm: ScriptedLLM) -> None:
     llm.script("ok")
-    await hear(GeminiProvider(llm.url, "secret"), ask(model=OLDER))
+    await hear(GeminiProvider(Endpoint("", "gemini", llm.url, "secret")), ask(model=OLDER))
     assert "secret" not in llm.requests[0].path
     assert llm.requests[0].headers["x-goog-api-key"] == "secret"

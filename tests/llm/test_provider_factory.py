@@ -19,7 +19,8 @@ from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.ollama.provider import OllamaProvider
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
-from crushpy.llm.provider_factory import create_provider, default_model, is_official
+from crushpy.llm.provider_factory import create_provider, default_model
+from crushpy.llm.vendors import is_official
 from crushpy.settings.schema import ModelSettings, ProviderSettings, Settings
 
 NONE: dict[str, str] = {}

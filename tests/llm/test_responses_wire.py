@@ -15,6 +15,7 @@ from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque
 from crushpy.llm.provider_factory import create_provider
+from crushpy.llm.vendors import Endpoint
 from crushpy.settings.schema import Settings
 
 MODEL = "openai/gpt-5"
@@ -28,7 +29,7 @@ REASONING = {
 
 @pytest.fixture
 async def provider(llm: ScriptedLLM) -> AsyncIterator[ResponsesProvider]:
-    made = ResponsesProvider(llm.api_base, "key")
+    made = ResponsesProvider(Endpoint("", "openai", llm.api_base, "key"))
     yield made
     await made.close()
 
@@ -199,7 +200,7 @@ def test_cached_and_written_tokens_are_told_apart() -> None:
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/responses"])
 async def test_an_address_may_end_as_it_likes(llm: ScriptedLLM, end: str) -> None:
     llm.script("ok")
-    await hear(ResponsesProvider(f"{llm.url}{end}", "key"), ask(model=MODEL))
+    await hear(ResponsesProvider(Endpoint("", "openai", f"{llm.url}{end}", "key")), ask(model=MODEL))
     assert llm.requests[0].path == "/v1/responses"
 
 
@@ -215,7 +216,7 @@ def test_a_bare_host_is_tried_without_v1_too_where_it_knows_no_v1() -> None:
 
 async def test_a_host_without_v1_is_found_by_its_refusal(llm: ScriptedLLM) -> None:
     llm.script(Fail(404, body="404 page not found"), "ok", "again")
-    provider = ResponsesProvider(llm.url, "key")
+    provider = ResponsesProvider(Endpoint("", "openai", llm.url, "key"))
     assert (await hear(provider, ask(model=MODEL))).text == "ok"
     await hear(provider, ask(model=MODEL))
     assert [sent.path for sent in llm.requests] == ["/v1/responses", "/responses", "/responses"]

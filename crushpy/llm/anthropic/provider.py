@@ -44,8 +44,6 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
 
     quirks = AnthropicQuirks
     api_base = BY_NAME["anthropic"].usual_base
-    strip = "anthropic/"
-    key_variable = "ANTHROPIC_API_KEY"
     key_header = "x-api-key"
     headers: ClassVar[dict[str, str]] = {"anthropic-version": VERSION}
 
@@ -60,7 +58,7 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
         return MessageReader(request.model, lambda: self._bound(request))
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        name = request.model.removeprefix(self._strip)
+        name = self._name(request)
         bound = self._bound(request)
         request = bound.request if bound is not None else self._placed(request)
         return messages_body(request, name, self._quirks[request.model], unfinished, self._histories)
@@ -127,12 +125,12 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
 
     def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
         """For a paused turn the last request's usage is the size of the context; the cost is that of all."""
-        if isinstance(reader, MessageReader):
-            bound = self._bound(request)
-            dropped = (bound.dropped if bound is not None else 0) + reader.dropped_thoughts
-            moved = request.status_placement == "keep" and not self._quirks[request.model].keeps_status
-            done = msgspec.structs.replace(done, dropped_thoughts=dropped, status_moved=moved)
-        if not isinstance(reader, MessageReader) or len(reader.usages) < 2 or done.usage is None:
+        assert isinstance(reader, MessageReader)
+        bound = self._bound(request)
+        dropped = (bound.dropped if bound is not None else 0) + reader.dropped_thoughts
+        moved = request.status_placement == "keep" and not self._quirks[request.model].keeps_status
+        done = msgspec.structs.replace(done, dropped_thoughts=dropped, status_moved=moved)
+        if len(reader.usages) < 2 or done.usage is None:
             return done
         from crushpy.llm.catalog import cost, lookup
 

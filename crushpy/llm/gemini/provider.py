@@ -1,7 +1,6 @@
 """Client for Gemini's generateContent protocol, for Google and compatible gateways."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from crushpy.core.messages import Json
 from crushpy.llm.gemini.reply import ContentReader
@@ -9,9 +8,6 @@ from crushpy.llm.gemini.request import GeminiQuirks, content_body
 from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.protocol import Request
 from crushpy.llm.vendors import BY_NAME
-
-if TYPE_CHECKING:
-    pass
 
 VERSIONS = ("/v1alpha", "/v1beta", "/v1")
 """Suffixes of an address. The first is kept if given; otherwise /v1beta is used."""
@@ -30,8 +26,6 @@ class GeminiProvider(HttpProvider[GeminiQuirks]):
 
     quirks = GeminiQuirks
     api_base = BY_NAME["gemini"].usual_base
-    strip = "gemini/"
-    key_variable = "GEMINI_API_KEY"
     key_header = "x-goog-api-key"
 
     def _url(self, request: Request) -> str:
@@ -44,7 +38,7 @@ class GeminiProvider(HttpProvider[GeminiQuirks]):
         return content_body(request, self._name(request), self._quirks[request.model], self._histories)
 
     def _name(self, request: Request) -> str:
-        return request.model.removeprefix(self._strip).removeprefix("models/")
+        return super()._name(request).removeprefix("models/")
 
     def _refusals(self, request: Request) -> Mapping[str, str]:
         return {"thinking": "thinking"}

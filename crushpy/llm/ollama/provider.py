@@ -6,10 +6,9 @@ load the model again.
 """
 
 from types import NoneType
-from typing import Unpack
 
 from crushpy.core.messages import Json
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
@@ -18,24 +17,11 @@ from crushpy.util.read_json import as_object, as_objects
 
 
 class OllamaProvider(HttpProvider[None]):
-    """`num_ctx`: the window to load the model with; None: the server's default."""
+    """The window of its endpoint is that to load the model with; None: the server's default."""
 
     quirks = NoneType
     api_base = OLLAMA_BASE
-    strip = "ollama/"
-    key_variable = "OLLAMA_API_KEY"
     ndjson = True
-
-    def __init__(
-        self,
-        api_base: str = "",
-        api_key: str | None = None,
-        *,
-        num_ctx: int | None = None,
-        **options: Unpack[HttpProviderOptions],
-    ) -> None:
-        super().__init__(api_base, api_key, **options)
-        self._num_ctx = num_ctx
 
     def _url(self, request: Request) -> str:
         return f"{server_root(self._base)}/api/chat"
@@ -44,8 +30,8 @@ class OllamaProvider(HttpProvider[None]):
         return OllamaReader()
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        name = request.model.removeprefix(self._strip)
-        limits = {"num_ctx": self._num_ctx, "num_predict": request.max_output_tokens}
+        name = self._name(request)
+        limits = {"num_ctx": self._endpoint.window, "num_predict": request.max_output_tokens}
         body: Json = {
             "model": name,
             "messages": encoded_chat_messages(request, self._histories, OLLAMA),

@@ -54,8 +54,6 @@ class _OpenAIProvider(HttpProvider[Quirks]):
     """Shared by both protocols. The address is given without `path`."""
 
     api_base = OPENAI_BASE
-    strip = "openai/"
-    key_variable = "OPENAI_API_KEY"
     path: ClassVar[str]
 
     @cached_property
@@ -100,7 +98,7 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         quirks = self._quirks[request.model]
         body: Json = {
-            "model": request.model.removeprefix(self._strip),
+            "model": self._name(request),
             "messages": encoded_chat_messages(self._status.place_status(request), self._histories),
             "stream": True,
         }
@@ -139,7 +137,7 @@ class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
         return ResponseReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        name = request.model.removeprefix(self._strip)
+        name = self._name(request)
         quirks = self._quirks[request.model]
         if request.deferred and not (quirks.searches_tools and gpt_searches_tools(name)):
             request = msgspec.structs.replace(request, deferred=())

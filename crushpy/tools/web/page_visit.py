@@ -184,7 +184,7 @@ _WITHOUT_BOM = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 _NOT_CHARSETS = ("unicode-escape", "raw-unicode-escape", "idna", "punycode", "utf-7")
 """Codecs that no page uses: they would hide something, or cost too much."""
 _SLICE_BYTES = 1 << 15
-"""Bytes processed before yielding to the event loop."""
+"""Bytes decoded at a time: some codecs take a second for a page of bad bytes, and other threads wait."""
 _SNIFFED_BYTES = 2_048
 """A page names its charset in its first bytes or not at all."""
 
@@ -216,10 +216,10 @@ async def read_page(body: bytes, content_type: str, address: str) -> Page:
     is_html = body[:_SNIFFED_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
     if kind in _PAGE_TYPES or (not kind and is_html):
         charset = _charset(content_type) or _charset(body[:_SNIFFED_BYTES].decode("latin-1"))
-        return await _read_html(await _decode_body(body, charset), address)
-    text = await _decode_body(body, _charset(content_type))
+        return await _read_html(await asyncio.to_thread(_decode_body, body, charset), address)
+    text = await asyncio.to_thread(_decode_body, body, _charset(content_type))
     language = next((name for name in ("json", "xml", "markdown") if kind.endswith(name)), "")
-    return Page(await _clean_lines(text), language=language)
+    return Page(await asyncio.to_thread(_clean_lines, text), language=language)
 
 
 async def _read_html(text: str, address: str) -> Page:
@@ -229,13 +229,14 @@ async def _read_html(text: str, address: str) -> Page:
         cut, title, content = await _convert(text, address)
     except (OSError, TimeoutError, ValueError):
         bare = await asyncio.to_thread(_strip_tags, text[: html_to_markdown.MAX_HTML_CHARS])
-        return Page(await _clean_lines(bare), note="the page could not be converted; this is its bare text")
+        plain = await asyncio.to_thread(_clean_lines, bare)
+        return Page(plain, note="the page could not be converted; this is its bare text")
     note = (
         f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
         if cut
         else ""
     )
-    return Page(await _clean_lines(content), title, "markdown", note)
+    return Page(await asyncio.to_thread(_clean_lines, content), title, "markdown", note)
 
 
 async def _convert(text: str, address: str) -> tuple[bool, str, str]:
@@ -277,35 +278,21 @@ def _charset(text: str) -> str:
     return "" if name.replace("_", "-") in _NOT_CHARSETS else name
 
 
-async def _decode_body(body: bytes, charset: str) -> str:
-    for mark, marked in _BYTE_ORDER_MARKS.items():
-        if body.startswith(mark):
-            return await _decode_as(body, marked)
+def _decode_body(body: bytes, charset: str) -> str:
+    marked = next((marked for mark, marked in _BYTE_ORDER_MARKS.items() if body.startswith(mark)), "")
     try:
-        return await _decode_as(body, _WITHOUT_BOM.get(charset, charset) or "utf-8")
+        return _decode_as(body, marked or _WITHOUT_BOM.get(charset, charset) or "utf-8")
     except (LookupError, ValueError):  # Python also lists codecs that are not charsets
-        return await _decode_as(body, "utf-8")
+        return _decode_as(body, "utf-8")
 
 
-async def _decode_as(body: bytes, charset: str) -> str:
-    """A slice at a time: some codecs take a second for a page of bad bytes."""
+def _decode_as(body: bytes, charset: str) -> str:
     b" ".decode(charset, "replace")  # raises LookupError for codecs that do not produce text
-    decoder = codecs.getincrementaldecoder(charset)("replace")
-    pieces: list[str] = []
-    for start in range(0, len(body), _SLICE_BYTES):
-        pieces.append(decoder.decode(body[start : start + _SLICE_BYTES], start + _SLICE_BYTES >= len(body)))
-        await asyncio.sleep(0)
-    return "".join(pieces)
+    slices = (body[start : start + _SLICE_BYTES] for start in range(0, len(body), _SLICE_BYTES))
+    return "".join(codecs.iterdecode(slices, charset, "replace"))
 
 
-async def _clean_lines(text: str) -> str:
-    """Normalises line endings and removes control sequences, yielding to the event loop in between."""
+def _clean_lines(text: str) -> str:
+    """Normalises line endings and removes control sequences."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    pieces: list[str] = []
-    start = 0
-    while start < len(text):
-        end = text.rfind("\n", start, start + _SLICE_BYTES) + 1 or start + _SLICE_BYTES
-        pieces.append(as_plain_text(text[start:end]))
-        start = end
-        await asyncio.sleep(0)
-    return "".join(pieces)
+    return "".join(map(as_plain_text, text.splitlines(keepends=True)))
