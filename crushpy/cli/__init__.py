@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crushpy.tui.terminal.early_terminal import EarlyTerminal
 
+NO_WINDOWS = "crushpy does not run on Windows itself. Install it in WSL 2: https://aka.ms/wsl"
+
 
 def main() -> None:
     """Entry point of the `crushpy` command."""
@@ -14,6 +16,10 @@ def main() -> None:
 
         print(f"crushpy {__version__}")
         return
+    if sys.platform == "win32":
+        print(NO_WINDOWS, file=sys.stderr)
+        if sys.argv[1:2] != ["doctor"]:
+            sys.exit(2)
     from crushpy.cli.exits import report_errors
 
     with report_errors():

@@ -1,5 +1,6 @@
 """`crushpy doctor`: checks the installation and suggests fixes. No check changes anything."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,6 +86,8 @@ async def run_checks(*, online: bool, escapes: bool = False) -> "Report":
     report: Report = {area: [] for area in every}
     context, fail = _build_context(report, online), installation.fail
     checks = {"sandbox": every["sandbox"]} if escapes else every
+    if sys.platform == "win32":  # the others concern commands, which do not run there
+        checks = {area: every[area] for area in ("versions", "terminal", "files", "settings", "keys")}
     for area, check in checks.items():
         try:
             found = check(context)

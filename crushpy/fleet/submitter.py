@@ -3,8 +3,6 @@
 import asyncio
 import os
 import sys
-import termios
-import tty
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +35,7 @@ from crushpy.storage.fleet_store import BASE_BUNDLE, FleetTask, result_name
 from crushpy.storage.location import Location
 from crushpy.storage.records import ListedTask
 from crushpy.storage.store import Store
+from crushpy.util.terminal_modes import read_single_keys, restore_modes
 
 POLL_INTERVAL_S = 1.0
 Keys = asyncio.Queue[bytes]
@@ -153,7 +152,7 @@ def read_keys(asks: bool) -> Generator[Keys | None]:
     if not asks:
         yield None
         return
-    loop, keys, modes = asyncio.get_running_loop(), Keys(), termios.tcgetattr(0)
+    loop, keys = asyncio.get_running_loop(), Keys()
 
     def read() -> None:
         if key := os.read(0, 1):
@@ -161,13 +160,13 @@ def read_keys(asks: bool) -> Generator[Keys | None]:
         else:  # the terminal has gone
             loop.remove_reader(0)
 
-    tty.setcbreak(0)
+    modes = read_single_keys(0)
     loop.add_reader(0, read)
     try:
         yield keys
     finally:
         loop.remove_reader(0)
-        termios.tcsetattr(0, termios.TCSADRAIN, modes)
+        restore_modes(0, modes)
 
 
 def describe_question(row: FleetTask) -> str:

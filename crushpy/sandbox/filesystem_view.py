@@ -1,6 +1,5 @@
 """The file system that the commands of one conversation see and may change."""
 
-import fcntl
 import os
 import shutil
 import stat
@@ -19,6 +18,7 @@ from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.sanitize import clean
+from crushpy.util.posix import lock_file
 
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 
@@ -44,7 +44,7 @@ class PrivateTmp:
         private_dir(root.parent)
         self.root = root
         self._lock = os.open(f"{self.root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock_file(self._lock)
         self.root.mkdir(mode=0o700)
         self.tmp = self._make("tmp")
         self.var_tmp = self._make("var_tmp")
@@ -63,7 +63,7 @@ class PrivateTmp:
         """Removes the folders of processes that have ended."""
         for lock in self.root.parent.glob("*.lock"):
             with suppress(OSError), lock.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file.fileno(), wait=False)
                 _remove_tree(lock.with_suffix(""))
                 lock.unlink()
 

@@ -1,7 +1,6 @@
 """Paths hidden from commands: keys, passwords, profiles that contain them, and sockets of the host."""
 
 import os
-import pwd
 import stat
 import time
 from collections import deque
@@ -15,6 +14,7 @@ import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
+from crushpy.util.posix import registered_home
 
 _SLOW_FOLDERS = frozenset(
     (
@@ -80,8 +80,8 @@ def _list_names(folder: str) -> frozenset[str] | None:
 
 def _moved_places(names: Iterable[str]) -> Iterator[str]:
     """The places where variables of the environment move them to, and those in the user's registered home."""
-    with suppress(KeyError):
-        yield from _join_all(pwd.getpwuid(os.getuid()).pw_dir, names)
+    if home := registered_home():
+        yield from _join_all(home, names)
     for variable, folder in hidden_places().variables.items():
         for value in filter(os.path.isabs, os.environ.get(variable, "").split(os.pathsep)):
             yield from (

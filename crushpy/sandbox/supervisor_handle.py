@@ -304,7 +304,7 @@ def _write_to_file(words: Sequence[str]) -> int:
         raise ValueError("embedded null byte")
     data = b"\0".join(map(os.fsencode, words))
     with (
-        open(os.memfd_create("order"), "wb") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+        open(os.memfd_create("order"), "wb") if sys.platform == "linux" else tempfile.TemporaryFile()
     ) as file:
         file.write(data)
         file.seek(0)

@@ -1,7 +1,6 @@
 """Private files of the user: replaced atomically, by one process at a time."""
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Generator
@@ -12,6 +11,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from crushpy.core.paths import private_dir
+from crushpy.util.posix import lock_file
 
 T = TypeVar("T")
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
@@ -94,7 +94,7 @@ def locked(file: Path, seconds: float = -1) -> Generator[None]:
 
 def _try_lock(handle: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(handle, wait=False)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -4,13 +4,14 @@ import hashlib
 import os
 import re
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crushpy.core.errors import SettingsError, UsageError
 from crushpy.core.paths import Paths, project_dir, project_root
-from crushpy.util.processes import user_name
+from crushpy.util.posix import user_name
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 MAX_FILE_BYTES = 1_000_000
@@ -118,6 +119,8 @@ def _located(message: str, text: str) -> str:
 def guard_home(paths: Paths) -> list[str]:
     """Makes crushpy's folders private and returns notices. Raises UsageError if another user owns one."""
     notices: list[str] = []
+    if sys.platform == "win32":  # no such owners and modes there
+        return notices
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
         try:
             found = folder.stat()

@@ -21,7 +21,7 @@ from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.search_store import BATCH_ROWS, indexed_texts, remove_texts
 from crushpy.storage.storage_thread import Subject, stored, written
-from crushpy.util.processes import login_name
+from crushpy.util.posix import login_name
 
 _LISTED = frozenset({"title", "model", "end_reason"})
 """Columns that the list of conversations depends on."""

@@ -1,10 +1,9 @@
-"""Tells whether a process of this machine still runs, which signals end one, and whose ours is."""
+"""Tells whether a process of this machine still runs, and which signals end one."""
 
 import os
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -54,19 +53,3 @@ def still_runs(process: int, start: str) -> bool:
     except OSError:
         pass  # it exists, but belongs to another user
     return started_at(process) == start
-
-
-@cache
-def user_name(number: int) -> str:
-    """Return the login name for a user id; the environment is not consulted."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:  # in a container the id may have no name
-        return f"user {number}"
-
-
-def login_name() -> str:
-    """Return the login name of the process's user."""
-    return user_name(os.getuid())

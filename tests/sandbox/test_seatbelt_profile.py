@@ -61,6 +61,15 @@ def test_the_network_is_denied_unless_it_was_granted() -> None:
     assert "network" not in seatbelt_profile(shown, network=True)
 
 
+def test_rules_name_real_paths(tmp_path: Path) -> None:
+    """macOS compares the real path: /private/tmp for /tmp."""
+    (tmp_path / "private/tmp").mkdir(parents=True)
+    (tmp_path / "tmp").symlink_to(tmp_path / "private/tmp")
+    profile = seatbelt_profile(view([Mount(f"{tmp_path}/tmp", "write")], "/empty"), network=False)
+    assert verdict(profile, "file-write*", f"{tmp_path}/private/tmp/x") == "allow"
+    assert f'"{tmp_path}/tmp"' not in profile
+
+
 async def test_commands_are_started_under_the_profile(tmp_path: Path) -> None:
     """A program that notes its profile stands for `sandbox-exec`."""
     program = tmp_path / "sandbox-exec"

@@ -66,6 +66,8 @@ def versions(_: CheckContext) -> Iterator[Finding]:
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
     yield ok(f"SQLite {sqlite_version()}")
     yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
+    if sys.platform == "win32":
+        yield fail("commands cannot be run on Windows itself", "Install crushpy in WSL 2.")
     for name in REPORTED_PACKAGES:
         try:
             yield ok(f"{name} {metadata.version(name)}")

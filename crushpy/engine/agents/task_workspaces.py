@@ -4,7 +4,6 @@ They live in a private folder outside the project. The next start makes branches
 left. No program that the repository configures is run.
 """
 
-import fcntl
 import logging
 import os
 import shutil
@@ -22,6 +21,7 @@ from crushpy.security.private_files import write_private
 from crushpy.security.programs import find_program
 from crushpy.security.safe_git import git_command, git_environment, known_filters
 from crushpy.security.sanitize import clean
+from crushpy.util.posix import lock_file
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Worktrees:
             private_dir(self._all)
             lock = _lock_of(private_dir(self._own))
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock_file(handle)
             private_dir(self._own)
             if lock.exists() and os.fstat(handle).st_ino == lock.stat().st_ino:
                 self._lock = handle
@@ -202,7 +202,7 @@ def recover_worktrees(folder: Path) -> Iterator[str]:
     """Makes branches of the worktrees of dead processes and removes them. Yields messages about it."""
     for lock in sorted(folder.glob("*.lock")):
         with suppress(OSError), lock.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file.fileno(), wait=False)
             own = folder / lock.stem
             yield from _recover_folder(own)
             if not any(own.glob("*")):

@@ -12,7 +12,7 @@ from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import map_texts
 from crushpy.storage.records import AuditEntry, DatabaseLost, StorageError
 from crushpy.storage.store import Store
-from crushpy.util.processes import login_name
+from crushpy.util.posix import login_name
 
 READ_CHARS = 20_000
 """Of a recorded text: how much is searched for secrets, ..."""

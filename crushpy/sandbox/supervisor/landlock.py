@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Callable
 
 from crushpy.sandbox.supervisor import process_control as control
@@ -105,6 +106,7 @@ def restrict_process(rules: list[tuple[str, bytes]], *, network: bool) -> None:
 
 
 def _apply_ruleset(rules: list[tuple[str, bytes]]) -> None:
+    assert sys.platform == "linux"
     version = landlock_version()
     handled = _ALL_RIGHTS | (_IOCTL_DEVICE if version >= _FIRST_WITH_DEVICES else 0)
     scopes = _SCOPE_SOCKETS_AND_SIGNALS if version >= _FIRST_WITH_SCOPES else 0

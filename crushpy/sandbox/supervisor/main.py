@@ -29,7 +29,7 @@ from crushpy.sandbox.supervisor import process_control as control
 from crushpy.sandbox.supervisor.system_calls import restrict_sockets
 
 Report = Callable[..., None]
-PARENT_DIED = signal.SIGRTMAX if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+PARENT_DIED = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGUSR2
 
 
 _RESET_SIGNALS = (

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -151,7 +152,7 @@ def _copy_metadata(folder: Folder, name: str, handle: int, status: os.stat_resul
 
 def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
     """Copies ACLs, labels and other extended attributes, as far as the system allows."""
-    if not hasattr(os, "listxattr"):
+    if sys.platform != "linux":
         return
     with suppress(OSError), os.fdopen(folder.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
         for attribute in os.listxattr(source.fileno()):

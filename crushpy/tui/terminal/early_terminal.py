@@ -20,10 +20,10 @@ from typing import Any
 from crushpy.core.paths import Paths
 from crushpy.tui.terminal.terminal_features import ask_background, extract_background
 from crushpy.util.processes import exit_on_signals
+from crushpy.util.terminal_modes import read_single_keys, restore_modes
 
 HANGUP_TIMEOUT_S = 5.0
 """Time for storing unsaved data after the terminal has gone away."""
-CC, IFLAG, LFLAG = 6, 0, 3
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[0m\x1b[?1049l\x1b[?25h"
 CTRL_C = b"\x03"
 STDERR = 2
@@ -103,20 +103,13 @@ class EarlyTerminal:
 
     def open(self, folder: str = "", flags: Iterable[object] = ()) -> None:
         """Turns echo and line editing off, and shows the picture of the app in this folder."""
-        try:
-            import termios
-
-            descriptor = sys.stdin.fileno()
-            modes: list[Any] = termios.tcgetattr(descriptor)
-        except (ImportError, OSError, ValueError):
-            return
         if self._modes is not None:
             return
-        self._modes, quiet = modes, termios.tcgetattr(descriptor)
-        quiet[LFLAG] &= ~(termios.ECHO | termios.ICANON)
-        quiet[IFLAG] &= ~(termios.ICRNL | termios.IXON)  # Enter, Ctrl+Q and Ctrl+S stay keys
-        quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
-        termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+        try:
+            descriptor = sys.stdin.fileno()
+            self._modes = read_single_keys(descriptor)
+        except (OSError, ValueError):
+            return
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # until the app handles it
         self._show(folder, flags)
         while select.select([descriptor], [], [], 0)[0] and (typed := os.read(descriptor, 4096)):
@@ -131,14 +124,11 @@ class EarlyTerminal:
         """Restores the terminal, unless it was never changed."""
         if self._modes is None:
             return
-        import termios
-
         self.wanted.set()
         if self.is_shown:
             _write(LEAVE_SCREEN)
             self.is_shown = False
-        with suppress(termios.error):
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
+        restore_modes(sys.stdin.fileno(), self._modes)
         self._modes = None
 
     # --- keys ------------------------------------------------------------------------------------------
