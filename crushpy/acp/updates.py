@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crushpy.context.coverage import carried_words
 from crushpy.core import messages
-from crushpy.core.boundary import Boundary, carried_share
+from crushpy.core.boundary import Boundary, carried_share, of_this_boundary
 from crushpy.core.events import ApprovalNeeded
 from crushpy.core.messages import BranchReport, Image, Json, Message, headline
 
@@ -141,7 +142,9 @@ def compacted(compaction_id: str, boundary: Boundary | None, summary: str, *, na
         names = ("parent_id", "child_id", "trigger", "tokens_before", "tokens_after")
         known = {name: getattr(boundary, name) for name in names}
         meta = {"_meta": {"crushpy": {**known, "coverage": carried_share(boundary.facts)}}}
+        carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
         sizes = f": {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens"
+        sizes += f", {carried}" if carried else ""
     if native:
         told = {"summary": [text_block(summary)]} if summary else {}
         return {**compaction_update(compaction_id, "completed"), **told, **meta}

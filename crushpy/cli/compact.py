@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crushpy.cli.command_helpers import DryRun, add_command, open_session, print_json, print_note
+from crushpy.core.boundary import of_this_boundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, Event, Notice
 from crushpy.core.templates import template_from_file
@@ -33,6 +34,8 @@ async def compact(
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
 ) -> None:
     """Compact SESSION: continue it in a child that starts with its summary and evidence."""
+    from crushpy.context.coverage import carried_words
+
     files = template or []
     if len(files) > 1 and not dry_run:
         raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
@@ -41,10 +44,10 @@ async def compact(
         if isinstance(event, Notice):
             print_note(event.text)
         if isinstance(event, BoundaryCommitted):
-            kept = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
+            carried = carried_words(of_this_boundary(event.facts), event.lineage)
             print(
                 f"{event.parent_id} continues in {event.child_id}: {event.tokens_before:,} tokens before, "
-                f"{event.tokens_after:,} after, {kept} kept."
+                f"{event.tokens_after:,} after; {carried or 'no recorded facts'}."
             )
 
     async with open_session(session, model=model, read_only=dry_run) as conversation:

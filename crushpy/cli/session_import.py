@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 async def import_command(
     agent: Annotated[
-        str, typer.Argument(metavar="[claude|codex|opencode|pi|crush]", help="The agent.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="[claude|codex|opencode|pi|crush|FILE]",
+            help="The agent, or a file or folder of any of them.",
+            show_default=False,
+        ),
     ] = "",
     path: Annotated[
         Path | None,
@@ -47,12 +52,13 @@ async def import_command(
         return
     from crushpy.engine.session.importing import SessionImporter
 
-    source = _find_source(agent)
+    source, path = _find_source(agent, path)
     places = [_require_existing(path)] if path is not None else list(source.places(working_folder()))
     outcomes: list[ImportOutcome] = []
     async with open_store() as store:
         known = store if not dry_run or store.location.exists else None
-        importer = SessionImporter(known, compaction=load_here().settings.compaction.method, dry_run=dry_run)
+        method, folder = load_here().settings.compaction.method, str(working_folder())
+        importer = SessionImporter(known, compaction=method, folder=folder, dry_run=dry_run)
         async for outcome in importer.run(source, chain.from_iterable(map(source.sessions, places))):
             outcomes.append(outcome)
             if not as_json:
@@ -60,13 +66,19 @@ async def import_command(
     raise typer.Exit(_print_totals(source, places, outcomes, path, dry_run=dry_run, as_json=as_json))
 
 
-def _find_source(name: str) -> "Source":
-    from crushpy.importers import sources
+def _find_source(name: str, path: Path | None) -> "tuple[Source, Path | None]":
+    """The agent of that name; or that of the sessions in the file or folder `name`, and its path."""
+    from crushpy.importers import find_source, sources
 
     known = {source.name: source for source in sources()}
     if name.lower() in known:
-        return known[name.lower()]
-    raise UsageError(f"unknown agent {name!r}", f"{suggest_name(name, known)}Known: {', '.join(known)}.")
+        return known[name.lower()], path
+    hint = f"Known agents: {', '.join(known)}."
+    if path is None and (place := _existing(Path(name))):
+        if (source := find_source(place)) is not None:
+            return source, place
+        raise UsageError(f"{name} is not a session of a known agent", hint)
+    raise UsageError(f"unknown agent {name!r}", f"{suggest_name(name, known)}{hint}")
 
 
 def _print_sources(*, as_json: bool) -> None:
@@ -88,13 +100,17 @@ def _print_sources(*, as_json: bool) -> None:
         print_note("Nothing was imported. To import, name an agent: `crushpy sessions import claude`.")
 
 
-def _require_existing(path: Path) -> Path:
+def _existing(path: Path) -> Path | None:
+    """The path in full, if it is a file or folder."""
     try:
         found = path.expanduser().absolute()
-        exists = found.is_file() or found.is_dir()
+        return found if found.is_file() or found.is_dir() else None
     except (OSError, ValueError, RuntimeError):
-        found, exists = path, False
-    if not exists:
+        return None
+
+
+def _require_existing(path: Path) -> Path:
+    if (found := _existing(path)) is None:
         raise UsageError(f"{path} does not exist", "Omit it to search the default locations.")
     return found
 
@@ -112,6 +128,10 @@ def _print_outcome(outcome: "ImportOutcome", *, dry_run: bool) -> None:
         if outcome.unmapped:
             words.append(f"(not mapped: {_format_counts(outcome.unmapped)})")
         print_text("  ".join(words) + "\n")
+    if outcome.damaged:
+        more = outcome.unmapped["damaged"] - len(outcome.damaged)
+        places = ", ".join(map(one_line, outcome.damaged)) + (f" and {more:,} more" if more else "")
+        print_note(f"{one_line(outcome.file)}: damaged and left out: {places}")
     if outcome.note and outcome.status != "skipped":
         print_note(f"{one_line(outcome.file)}: {one_line(outcome.note)}")
     elif outcome.status == "empty" and outcome.unmapped:
@@ -165,11 +185,19 @@ def _print_totals(
         searched = one_line(", ".join(map(str, places)))
         print_note(f"Nothing found: no sessions of {source.title} in {searched}")
         return code
-    verb = "would be imported" if dry_run else "imported"
-    messages = counted(sum(session.messages for session in imported), "message")
-    words = [f"{counted(len(imported), 'conversation')} with {messages} {verb}"]
-    if len(usable) > len(imported):
-        words.append(f"{len(usable) - len(imported)} unchanged")
+    words: list[str] = []
+    if imported:
+        counts = {"message": sum(session.messages for session in imported)}
+        counts["compaction"] = sum(session.boundaries for session in imported)
+        figures = [counted(number, name) for name, number in counts.items() if number]
+        words.append(", ".join((counted(len(imported), "session"), *figures)))
+        words[0] += " would be imported" if dry_run else ""
+    if unchanged := sum(outcome.status == "unchanged" for outcome in usable):
+        words.append(f"{counted(unchanged, 'session')} unchanged since the last import")
+    if busy := sum(outcome.status == "busy" for outcome in usable):
+        words.append(f"{counted(busy, 'session')} in use here")
+    if tips := [outcome.tip for outcome in usable if outcome.tip and not dry_run]:
+        words.append(f"open {'it' if len(tips) == 1 else 'one'} with `crushpy -s {tips[0]}`")
     if unmapped:
         words.append(f"not mapped: {_format_counts(dict(sorted(unmapped.items())))}")
     print_note("; ".join(words) + ".")

@@ -143,6 +143,8 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[TouchedFile]:
     found: list[TouchedFile] = []
     if isinstance(result.display, TaskReport):
         found += [TouchedFile(direct(file.path), file.action) for file in result.display.changed]
+    if result.touched:
+        return [*found, *(TouchedFile(direct(file.path), file.action) for file in result.touched)]
     changed = result.display.path if isinstance(result.display, Diff) else ""
     path = str(call.args.get("file_path", "") or changed).strip()
     if result.is_error or not path:
@@ -158,8 +160,8 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[TouchedFile]:
 
 def todos(messages: Sequence[Message]) -> tuple[Todo, ...]:
     latest: tuple[Todo, ...] = ()
-    for call, result in calls(messages):
-        if call.name == "todos" and not result.is_error and isinstance(result.display, TodoList):
+    for _, result in calls(messages):
+        if not result.is_error and isinstance(result.display, TodoList):
             latest = result.display.todos
     return latest
 
@@ -350,7 +352,7 @@ def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[
 
 def _finished(step: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> bool:
     """Whether the step completed a todo."""
-    changed = any(call.name == "todos" and not result.is_error for call, result in calls(step))
+    changed = any(isinstance(result.display, TodoList) for _, result in calls(step) if not result.is_error)
     return changed and bool(_completed(now) - _completed(before))
 
 

@@ -73,7 +73,7 @@ class TouchedFile(Data, frozen=True):
 
     path: str
     action: str
-    """created, edited, written or read."""
+    """created, edited, written, deleted or read."""
 
 
 class TaskReport(Data, frozen=True, tag="task"):
@@ -216,6 +216,8 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     """Interrupted while it ran, or never started; empty if it ended by itself."""
     loaded: tuple[str, ...] = ()
     """What it brought into the context: `skill:NAME`, `rules:PATH`."""
+    touched: tuple[TouchedFile, ...] = ()
+    """Files that a tool of another agent read or changed; those of ours are known by its name and display."""
 
 
 class EarlierNote(Data, frozen=True):
@@ -306,6 +308,8 @@ class Usage(Data, frozen=True, omit_defaults=False):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost: float = 0.0
+    hour_write_tokens: int = 0
+    """Of the cache writes: those kept for an hour instead of minutes, which cost more."""
 
     @property
     def total(self) -> int:

@@ -3,10 +3,18 @@
 A new format is a module in this package and one entry in `importers.sources()`.
 """
 
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crushpy.importers.foreign import Source
+
+
+_LOOKED_AT_SESSIONS = 5
+_LOOKED_AT_ITEMS = 100
 
 
 def sources() -> "tuple[Source, ...]":
@@ -17,3 +25,23 @@ def sources() -> "tuple[Source, ...]":
     from crushpy.importers.pi import Pi
 
     return ClaudeCode(), Codex(), OpenCode(), Pi(), Crush()
+
+
+def find_source(path: "Path") -> "Source | None":
+    """The agent that wrote a file or the first files of a folder: whose reader finds the most in them."""
+    from crushpy.importers import foreign
+
+    def count_found(source: "Source") -> int:
+        found = 0
+        for session in islice(source.sessions(path), _LOOKED_AT_SESSIONS):
+            if isinstance(session, foreign.SkippedSession):
+                found += session.reason == foreign.SUB_AGENT
+                continue
+            with suppress(foreign.UnreadableSource):
+                items = islice(session.read(foreign.Unmapped()), _LOOKED_AT_ITEMS)
+                found += sum(isinstance(item, foreign.Piece) and bool(item.parts) for item in items)
+        return found
+
+    counts = [(count_found(source), source) for source in sources()]
+    most, source = max(counts, key=lambda count: count[0])
+    return source if most else None

@@ -69,7 +69,6 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     if title:
         yield foreign.Heading(title)
     boundary: Json | None = None
-    counted: set[str] = set()
     for line in json_lines(file, unmapped):
         value = line.value
         kind = as_text(value.get("type"))
@@ -90,7 +89,7 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
             yield foreign.ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
             boundary = None
         elif kind == "assistant":
-            yield from _reply(value, _id(value, line.number), unmapped, counted)
+            yield from _reply(value, _id(value, line.number), unmapped)
         else:
             yield from _prompt(value, _id(value, line.number), unmapped)
     if boundary is not None:
@@ -143,7 +142,7 @@ def _blocks(content: Any) -> list[Json]:
     return [as_object(block) for block in given]
 
 
-def _reply(value: Json, own: str, unmapped: foreign.Unmapped, counted: set[str]) -> Iterator[foreign.Item]:
+def _reply(value: Json, own: str, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     message = as_object(value.get("message"))
     model = as_text(message.get("model"))
     if value.get("isApiErrorMessage") is True or model == "<synthetic>":
@@ -151,8 +150,7 @@ def _reply(value: Json, own: str, unmapped: foreign.Unmapped, counted: set[str])
         return
     parts = foreign.reply_parts(_blocks(message.get("content")), unmapped, "tool_use", "input")
     reply = as_text(message.get("id")) or own
-    used = None if reply in counted else _usage(as_object(message.get("usage")))
-    counted.add(reply)  # every line of a reply repeats its usage
+    used = _usage(as_object(message.get("usage")))  # each line of a reply has it, the last one in full
     model = f"anthropic/{model}" if model else ""
     at = seconds_of(value.get("timestamp"))
     yield foreign.Piece(own, "assistant", tuple(parts), at, reply, model, used)
@@ -194,4 +192,5 @@ def _shown(blocks: list[Json], unmapped: foreign.Unmapped) -> Iterator[Part]:
 
 def _usage(given: Json) -> Usage | None:
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return foreign.usage(*(whole(given.get(name)) for name in names))
+    lasting = whole(as_object(given.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    return foreign.usage(*(whole(given.get(name)) for name in names), hour_write=lasting)

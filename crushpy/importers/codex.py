@@ -5,7 +5,7 @@ In files of the first releases a line is the payload alone.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ _DUPLICATE_EVENTS = {
     "patch_apply_end", "mcp_tool_call_end", "web_search_end", "turn_aborted", "token_count",
 }  # fmt: skip
 """Events that repeat the content of other lines."""
-_REPLY = "reply"
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
@@ -76,30 +75,39 @@ class _Reader:
         self._vendor = vendor
         self._unmapped = unmapped
         self._model = ""
+        self._total: Any = None
+        """What the last report counted since the beginning."""
 
     def read(self, file: Path) -> Iterator[foreign.Item]:
         """The usage of a reply is reported later, often after the results of its calls. The text of a summary
         is also in the compaction that follows, and is not a reply."""
-        held: list[foreign.Item] = []
-        """From the last piece of a reply on."""
-        for item in self._items(file):
-            first = held[0] if held else None
-            reply = first if isinstance(first, foreign.Piece) and first.role == "assistant" else None
+        items = list(self._items(file))
+        first = next((item for item in items if isinstance(item, Usage) or _is_reply(item)), None)
+        found: list[foreign.Item] = []
+        last: foreign.Piece | None = None
+        """The last piece of a reply, at `place`."""
+        place, number, ended = 0, 0, True
+        for item in _delayed(items) if isinstance(first, Usage) else items:
             if isinstance(item, Usage):
-                held[:1] = [msgspec.structs.replace(reply, usage=item)] if reply else held[:1]
+                if last is not None and last.usage is None:
+                    found[place] = last = msgspec.structs.replace(last, usage=item)
+                else:
+                    found.append(_without_message(item))
             elif isinstance(item, foreign.ForeignCompaction):
                 used = Usage()
-                if reply and _is_summary(reply, item):
-                    used = reply.usage or used
-                    del held[0]
-                yield from held
-                held = [msgspec.structs.replace(item, tokens_before=used.total - used.output_tokens)]
-            elif isinstance(item, foreign.Piece) and item.role == "assistant":
-                yield from held
-                held = [item]
+                if last is not None and _is_summary(last, item):
+                    used = last.usage or used
+                    found[place] = _without_message(used)
+                found.append(msgspec.structs.replace(item, tokens_before=used.total - used.output_tokens))
+                last = None
+            elif isinstance(item, foreign.Piece) and _is_reply(item):
+                number += ended
+                place, last = len(found), msgspec.structs.replace(item, group=f"reply {number}")
+                found.append(last)
             else:
-                held.append(item)
-        yield from held
+                found.append(item)
+            ended = not _is_reply(item)
+        yield from found
 
     def _items(self, file: Path) -> Iterator[foreign.Item | Usage]:
         for number, value in json_lines(file, self._unmapped):
@@ -130,9 +138,11 @@ class _Reader:
         if kind == "thread_name_updated":
             yield foreign.Heading(as_text(event.get("thread_name")))
         elif kind == "token_count":
-            used = _usage(as_object(as_object(event.get("info")).get("last_token_usage")))
-            if used is not None:
+            info = as_object(event.get("info"))
+            used, total = _usage(as_object(info.get("last_token_usage"))), info.get("total_token_usage")
+            if used is not None and (total is None or total != self._total):  # else a repeated report
                 yield used
+            self._total = total or self._total
         elif kind == "thread_rolled_back":
             self._unmapped["turn that was rolled back"] += max(1, whole(event.get("num_turns")))
         elif kind not in _DUPLICATE_EVENTS:
@@ -172,7 +182,28 @@ class _Reader:
 
     def _reply(self, own: str, at: float, *parts: Part) -> foreign.Piece:
         model = f"{self._vendor}/{self._model}" if self._model else ""
-        return foreign.Piece(own, "assistant", parts, at, _REPLY, model)
+        return foreign.Piece(own, "assistant", parts, at, model=model)
+
+
+def _is_reply(item: foreign.Item | Usage) -> bool:
+    return isinstance(item, foreign.Piece) and item.role == "assistant"
+
+
+def _without_message(used: Usage) -> foreign.Piece:
+    """A model call that left no message."""
+    return foreign.Piece("", "assistant", (), usage=used)
+
+
+def _delayed(items: Iterable[foreign.Item | Usage]) -> Iterator[foreign.Item | Usage]:
+    """In files of 2025-09 the usage precedes its reply: moves it to the end of the reply."""
+    held: list[Usage] = []
+    for item in items:
+        if isinstance(item, Usage):
+            yield from held
+            held = [item]
+        else:
+            yield item
+    yield from held
 
 
 def _is_summary(reply: foreign.Piece, compaction: foreign.ForeignCompaction) -> bool:

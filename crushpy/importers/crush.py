@@ -88,7 +88,7 @@ def _read(file: Path, session: Row, summary: str, unmapped: foreign.Unmapped) ->
         for row in database.rows(statement, (session["id"],), unmapped):
             parts = [as_object(part) for part in listing(foreign.parsed(row["parts"] or "[]"))]
             if not parts and row["parts"] not in ("[]", b"[]"):
-                unmapped[foreign.DAMAGED] += 1
+                unmapped.add_damaged(f"message {row['id']}")
             if (marked and row["is_summary_message"]) or (summary and row["id"] == summary):
                 text = foreign.texts_in([{"type": part.get("type"), **_data(part)} for part in parts])
                 if text.strip():

@@ -20,6 +20,7 @@ from crushpy.util.read_json import as_object, as_text, decode_json, too_deep
 
 DAMAGED = "damaged"
 """The count of truncated lines, invalid JSON and unreadable rows."""
+MAX_DAMAGED_PLACES = 5
 SUB_AGENT = "sub-agent's session"
 
 
@@ -37,9 +38,12 @@ class Piece(Data, frozen=True):
     created_at: float = 0.0
     """0 if unknown."""
     group: str = ""
-    """Adjacent pieces of one role and one group form one message; a piece without a group stands alone."""
+    """Pieces of a reply with one group form one message, also if results lie between them, and so do adjacent
+    pieces of a prompt; a piece without a group stands alone."""
     model: str = ""
     usage: Usage | None = None
+    """Of the whole message, if several pieces have one: that of the last. A piece without parts stands for a
+    model call that left no message."""
 
 
 class ForeignCompaction(Data, frozen=True):
@@ -62,7 +66,19 @@ class Heading(Data, frozen=True):
 
 
 Item = Piece | ForeignCompaction | Heading
-Unmapped = Counter[str]
+
+
+class Unmapped(Counter[str]):
+    """What could not be mapped, by kind, and the places of the first damaged lines, rows and files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def add_damaged(self, place: str) -> None:
+        self[DAMAGED] += 1
+        if len(self.places) < MAX_DAMAGED_PLACES:
+            self.places.append(place)
 
 
 class ForeignSession(Data, frozen=True):
@@ -191,9 +207,11 @@ def seconds_of(value: Any) -> float:
     return seconds if 0.0 < seconds < _YEAR_2100_S else 0.0
 
 
-def usage(given: int, output: int, cache_read: int, cache_write: int, cost: float = 0.0) -> Usage | None:
+def usage(
+    given: int, output: int, cache_read: int, cache_write: int, cost: float = 0.0, hour_write: int = 0
+) -> Usage | None:
     """None if all figures are zero."""
-    found = Usage(given, output, cache_read, cache_write, max(0.0, cost))
+    found = Usage(given, output, cache_read, cache_write, max(0.0, cost), min(hour_write, cache_write))
     return found if found != Usage() else None
 
 

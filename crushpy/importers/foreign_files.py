@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crushpy.core.messages import Json
-from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource, parsed
+from crushpy.importers.foreign import Found, SkippedSession, Unmapped, UnreadableSource, parsed
 from crushpy.util.read_json import as_object
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -38,23 +38,23 @@ def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
                 if len(data) == MAX_LINE_BYTES and not data.endswith(b"\n"):
                     while (data := stream.readline(MAX_LINE_BYTES)) and not data.endswith(b"\n"):
                         pass
-                    unmapped[DAMAGED] += 1
+                    unmapped.add_damaged(f"line {at}")
                     continue
                 if not data.strip():
                     continue
-                value = decoded_object(data.removeprefix(b"\xef\xbb\xbf"), unmapped)
+                value = decoded_object(data.removeprefix(b"\xef\xbb\xbf"), f"line {at}", unmapped)
                 if value is not None:
                     yield Line(at, value)
     except OSError as error:
         raise UnreadableSource(f"cannot read {file}: {error.strerror}", "Check its permissions.") from error
 
 
-def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:
+def decoded_object(data: bytes | str | None, place: str, unmapped: Unmapped) -> Json | None:
     """A JSON object; None, and counted, if it is anything else."""
     value = parsed(data or "")
     if isinstance(value, dict):
         return as_object(value)
-    unmapped[DAMAGED] += 1
+    unmapped.add_damaged(place)
     return None
 
 
@@ -63,9 +63,9 @@ def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str,
     for file in sorted(files):
         try:
             readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
-            value = decoded_object(file.read_bytes() if readable else None, unmapped)
+            value = decoded_object(file.read_bytes() if readable else None, file.name, unmapped)
         except OSError:
-            value = decoded_object(None, unmapped)
+            value = decoded_object(None, file.name, unmapped)
         if value is not None:
             yield file.stem, value
 
@@ -196,10 +196,10 @@ class ForeignDatabase:
         """The rows; with `unmapped`, a damaged file ends them and is counted."""
         try:
             yield from self._connection.execute(statement, values)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
             if unmapped is None:
                 raise
-            unmapped[DAMAGED] += 1
+            unmapped.add_damaged(str(error))
 
 
 @contextmanager
@@ -221,6 +221,14 @@ def reading(file: Path) -> Generator[ForeignDatabase]:
             yield ForeignDatabase(connection, file)
     except (sqlite3.Error, OSError) as error:
         raise UnreadableSource(f"cannot read {file}: {error}", "Is it another program's file?") from error
+
+
+def is_database(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(6) == b"SQLite"
+    except OSError:
+        return True  # whose reader says why
 
 
 def _log_of(file: Path) -> Path:

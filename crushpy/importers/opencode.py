@@ -1,8 +1,11 @@
-"""opencode: a SQLite database, in older versions a folder of JSON files, of sessions, messages and parts."""
+"""opencode: a SQLite database, in older versions a folder of JSON files, of sessions, messages and parts.
+
+`opencode export` writes one session as one JSON file.
+"""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +35,17 @@ class OpenCode:
         return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
     def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
-        for file in databases:
+        if path.is_file():
+            look = _database_sessions if foreign_files.is_database(path) else _json_sessions
+            yield from foreign_files.readable_sessions(path, path, look)
+        for file in sorted(path.glob("opencode*.db")):
             yield from foreign_files.readable_sessions(file, path, _database_sessions)
+        for file in sorted(path.glob("*.json")):
+            yield from foreign_files.readable_sessions(file, path, _exported_sessions)
         # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
             for head in sorted((storage / "session").glob("*/*.json")):
                 yield from foreign_files.readable_sessions(head, path, _file_sessions)
-        if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
-            yield from _file_sessions(path.absolute())
 
 
 def _database_sessions(file: Path) -> Iterator[foreign.Found]:
@@ -73,12 +78,51 @@ def _stored_rows(
 ) -> Iterator[StoredMessage]:
     def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
         for row in list(database.rows(statement, (key,), unmapped)):
-            value = foreign_files.decoded_object(row["data"], unmapped)
+            value = foreign_files.decoded_object(row["data"], f"row {row['id']}", unmapped)
             if value is not None:
                 yield str(row["id"]), value
 
     for message, data in decoded(_MESSAGES, own):
         yield message, data, list(decoded(_PARTS, message))
+
+
+def _json_sessions(file: Path) -> Iterator[foreign.Found]:
+    """The session of an export, or of the older storage."""
+    found = list(_exported_sessions(file))
+    yield from found or (_file_sessions(file.absolute()) if len(file.absolute().parents) > 2 else ())
+
+
+def _exported_sessions(file: Path) -> Iterator[foreign.Found]:
+    value = next(foreign_files.json_files([file], foreign.Unmapped()), ("", Json()))[1]
+    info, messages = as_object(value.get("info")), value.get("messages")
+    if not as_text(info.get("id")) or not isinstance(messages, list):
+        return
+
+    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
+        return _items(info.get("title"), _exported_rows(listing(messages)), unmapped)
+
+    yield _session(info["id"], file, info, read)
+
+
+def _exported_rows(messages: list[Any]) -> Iterator[StoredMessage]:
+    """Redacted ids are not unique: numbers replace those of calls, and repeated ones of messages."""
+    seen: set[str] = set()
+    for at, message in enumerate(map(as_object, messages)):
+        info = as_object(message.get("info"))
+        own = as_text(info.get("id"))
+        parts = map(as_object, listing(message.get("parts")))
+        numbered = [(str(place), part | {"callID": f"{at}-{place}"}) for place, part in enumerate(parts)]
+        yield own if own and own not in seen else f"message {at}", info, numbered
+        seen.add(own)
+
+
+def _session(
+    own: str, file: Path, info: Json, read: Callable[[foreign.Unmapped], Iterator[foreign.Item]]
+) -> foreign.Found:
+    if info.get("parentID"):
+        return foreign.SkippedSession(file)
+    note = foreign.newer_version("opencode", info.get("version"), KNOWN_VERSION)
+    return foreign.ForeignSession(own, file, as_text(info.get("directory")), read, _created(info), note)
 
 
 def _file_sessions(head: Path) -> Iterator[foreign.Found]:
@@ -87,15 +131,11 @@ def _file_sessions(head: Path) -> Iterator[foreign.Found]:
     if not info or not _FILE_NAME.fullmatch(own):
         yield foreign.SkippedSession(head, "it cannot be read")
         return
-    if info.get("parentID"):
-        yield foreign.SkippedSession(head)
-        return
 
     def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
         return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
 
-    note = foreign.newer_version("opencode", info.get("version"), KNOWN_VERSION)
-    yield foreign.ForeignSession(own, head, as_text(info.get("directory")), read, _created(info), note)
+    yield _session(own, head, info, read)
 
 
 def _stored_files(storage: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
@@ -125,6 +165,7 @@ def _items(
             if summary.strip():
                 used = _usage(info) or Usage()
                 before = used.total - used.output_tokens
+                yield from _without_message(used)
                 yield foreign.ForeignCompaction(own, summary, _created(info), keep_from, before)
             else:
                 unmapped["compaction without a summary"] += 1
@@ -144,18 +185,31 @@ def _reply(
 ) -> Iterator[foreign.Item]:
     """A message may hold several steps: each is a reply followed by the results of its calls."""
     model = "/".join(filter(None, (as_text(info.get("providerID")), as_text(info.get("modelID")))))
-    at, used, step = _created(info), _usage(info), 0
+    # The message has the figures of its last step.
+    steps = [part for _, part in parts if part.get("type") == "step-finish" and part.get("tokens")]
+    reports = map(_usage, steps or [info])
+    at, used, step = _created(info), next(reports), 0
     results: list[foreign.Piece] = []
     for name, part in parts:
         if part.get("type") == "step-start":
             yield from results
             results, step = [], step + 1
+            if step > 1:
+                yield from _without_message(used)
+                used = next(reports, None)
         for made in _parts(part, unmapped, is_reply=True):
             yield foreign.Piece(f"{own}/{name}", "assistant", (made,), at, f"{own}:{step}", model, used)
             used = None
             if isinstance(made, ToolCall) and (result := _result(made.id, _state(part))):
                 results.append(foreign.Piece(f"{own}/{name}/result", "tool", (result,), at))
     yield from results
+    for left in (used, *reports):
+        yield from _without_message(left)
+
+
+def _without_message(used: Usage | None) -> Iterator[foreign.Piece]:
+    if used is not None:
+        yield foreign.Piece("", "assistant", (), usage=used)
 
 
 def _parts(part: Json, unmapped: foreign.Unmapped, *, is_reply: bool) -> list[Part]:
@@ -207,6 +261,8 @@ def _attachment(value: Any) -> Part:
 def _usage(info: Json) -> Usage | None:
     given = as_object(info.get("tokens"))
     cache = as_object(given.get("cache"))
-    output = whole(given.get("output")) + whole(given.get("reasoning"))
-    cached = whole(cache.get("read")), whole(cache.get("write"))
-    return foreign.usage(whole(given.get("input")), output, *cached, foreign.number(info.get("cost")))
+    asked, cached = whole(given.get("input")), (whole(cache.get("read")), whole(cache.get("write")))
+    output = whole(given.get("output"))
+    if "total" not in given:  # with it, the output includes the reasoning
+        output += whole(given.get("reasoning"))
+    return foreign.usage(asked, output, *cached, foreign.number(info.get("cost")))

@@ -85,8 +85,9 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
             )
         else:
             for piece in _pieces(value, own, unmapped):
-                first |= dict.fromkeys(following, piece.id)
-                following.clear()
+                if piece.parts:
+                    first |= dict.fromkeys(following, piece.id)
+                    following.clear()
                 yield piece
 
 
@@ -134,7 +135,6 @@ def _reply(message: Json, own: str, at: float, unmapped: foreign.Unmapped) -> It
     parts = _parts(message.get("content"), unmapped)
     if not parts:
         unmapped["empty reply"] += 1
-        return
     names = filter(None, (as_text(message.get("provider")), as_text(message.get("model"))))
     yield foreign.Piece(
         own, "assistant", parts, at, own, "/".join(names), _usage(as_object(message.get("usage")))

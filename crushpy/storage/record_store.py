@@ -207,7 +207,7 @@ class UsageStore(Subject):
         return [
             UsageSum(time.strftime("%Y-%m-%d", day), row.model, row.cwd, row.root_id, row.title, usage)
             for row in self._db.execute(sql.SUM_USAGE, since=moment)
-            for *tokens, cost in [msgspec.structs.astuple(usage_figures(row))]
+            for *tokens, cost, _ in [msgspec.structs.astuple(usage_figures(row))]
             # Without negative figures and rounding errors.
             for usage in [Usage(*(max(0, round(n)) for n in tokens), cost=cost if cost > _MIN_COST else 0.0)]
             if usage.total or usage.cost

@@ -39,7 +39,7 @@ def folder_key(cwd: str) -> str:
 
 def usage_figures(row: Any) -> Usage:
     """The usage columns of a row; NULL is zero."""
-    return Usage(*(getattr(row, name) or 0 for name in Usage.__struct_fields__))
+    return Usage(*(getattr(row, name, 0) or 0 for name in Usage.__struct_fields__))
 
 
 def from_row(kind: type[Value], row: Any, **known: Any) -> Value:

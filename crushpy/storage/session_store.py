@@ -273,6 +273,11 @@ class ImportStore(Subject):
         last = self._db.execute(sql.FIND_LAST_MESSAGE_ID, session=record.tip_id, many=1).scalar()
         return last != record.last_message
 
+    @written()
+    def set_folder(self, root_id: str, folder: str) -> None:
+        """Lists an imported conversation in this folder, beside its own."""
+        self._db.execute(sql.SET_IMPORT_FOLDER, root=root_id, new_folder=session_rows.folder_key(folder))
+
     @stored
     def write(self, conversation: records.ImportedConversation, replaced: str) -> None:
         """Stores a conversation, and deletes the one named by `replaced`, if any, in one transaction."""
@@ -289,5 +294,7 @@ class ImportStore(Subject):
                 latest = max((session.info.updated_at, *(message.created_at for message in session.messages)))
                 session_rows.append_messages(db, session.info.id, *session.messages, imported_at=latest)
             db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=conversation.title)
-            db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(conversation.record), open_calls="[]")
+            record = msgspec.structs.asdict(conversation.record)
+            record["folder"] = session_rows.folder_key(conversation.record.folder)
+            db.execute(sql.SAVE_IMPORT, **record)
             session_rows.refresh_conversation(db, root_id)

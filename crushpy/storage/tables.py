@@ -239,8 +239,8 @@ class ImportRecordTable(Table, table=True):
     """The last message that was imported."""
     last_piece: str = _text()
     """The same in the other agent's format."""
-    open_calls: str = _text()
-    """Always `[]`: an import that changed is read again from its beginning."""
+    folder: str = _text()
+    """Where it was imported, and is listed beside the conversations of that folder."""
     imported_at: float = _float()
 
 

@@ -28,6 +28,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "pi": ("pi", foreign.write_pi),
     "opencode": ("opencode", foreign.write_opencode),
     "opencode-files": ("opencode", foreign.write_opencode_files),
+    "opencode-export": ("opencode", foreign.write_opencode_export),
     "crush": ("crush", foreign.write_crush),
 }
 

@@ -91,6 +91,7 @@ def test_boundaries_never_change_the_session_and_are_replayed(
         made = boundaries(editor, native)
         assert len(made) == 8 and all("Goal: go on." in json.dumps(update) for update in made)
         assert all(update["_meta"]["crushpy"]["tokens_after"] > 0 for update in made)
+        assert native or all("recorded facts carried" in update["title"] for update in made)
     assert again.prompt(session, "/undo-compaction") == "end_turn" and "undone" in again.text
     assert again.prompt(session, "go on") == "end_turn"
 

@@ -273,6 +273,7 @@ def test_a_hook_adds_evidence_that_coverage_counts(
     llm.script("A summary.")
     done = cli("compact", "latest", env=llm_env)
     assert done.returncode == 0, done.stderr
+    assert "recorded facts carried; 20 facts of a hook carried" in done.stdout
     planned, made = read_events(log)
     assert planned["trigger"] == "manual" and planned["plan"]["summarized"]
     assert made["child_id"] != made["parent_id"] and made["boundary_id"]

@@ -305,6 +305,20 @@ def write_opencode_files(home: Path) -> Path:
     return put({**head, "time": {"created": 1_759_312_801_000}}, "session", "global", "ses_1")
 
 
+def write_opencode_export(home: Path) -> Path:
+    """As `opencode export` prints it, with ids that were redacted."""
+    messages: list[dict[str, Any]] = []
+    for info, parts in opencode_messages():
+        redacted = [part | dict.fromkeys({"callID"} & part.keys(), "REDACTED") for part in parts]
+        messages.append({"info": info | {"id": "REDACTED"}, "parts": redacted})
+    head = {"id": "ses_1", "directory": "/work/app", "title": "Fix the parser", "version": "1.2.24"}
+    info = {**head, "time": {"created": 1_759_312_801_000}}
+    file = home / ".local" / "share" / "opencode" / "export.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"info": info, "messages": messages}, indent=2))
+    return file
+
+
 # --- Crush -----------------------------------------------------------------------------------------------
 
 

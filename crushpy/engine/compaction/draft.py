@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
-from crushpy.context.coverage import fact_words
+from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
@@ -144,8 +144,8 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
     def lines(self) -> list[str]:
         """What it would do, in words."""
         prose = f" ({self.prose_share:.0%} by the summary alone)" if self.prose_share is not None else ""
-        known = self.share is not None
-        coverage = f"coverage {self.share:.0%}{prose}: {fact_words(self.coverage)}" if known else ""
+        carried = carried_words(of_this_boundary(self.coverage))
+        coverage = f"{carried}{prose}: {fact_words(self.coverage)}" if carried else ""
         figures = f"{self.tokens_before:,} → {self.tokens_after:,} tokens; "
         figures += f"{counted(self.messages, 'message')} summarized, {self.tail} kept; ${self.cost:.4f}"
         return [line for line in (figures, coverage, one_line(self.problem)) if line]

@@ -8,14 +8,14 @@ import posixpath
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Seed
+from crushpy.core.messages import Data, Message, Seed, TodoList, Usage
 from crushpy.engine.session.session import child_of, title_of
 from crushpy.importers import foreign
 from crushpy.importers.normalise import normalised
@@ -24,6 +24,8 @@ from crushpy.storage import records
 from crushpy.storage.store import Store
 
 MAX_TITLE_CHARS = 200
+_READER_VERSION = " (2)"
+"""Part of what an import remembers: sessions that an earlier version read are read again."""
 _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 Status = Literal["imported", "updated", "unchanged", "busy", "empty", "failed", "skipped"]
@@ -43,15 +45,21 @@ class ImportOutcome(Data, frozen=True, omit_defaults=False):
     messages: int = 0
     boundaries: int = 0
     unmapped: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    damaged: tuple[str, ...] = ()
+    """The first damaged lines, rows or files."""
     note: str = ""
 
 
 class SessionImporter:
-    """`compaction` is the method of imported sessions. Without a store, every session counts as new."""
+    """`compaction` is the method of imported sessions, `folder` where they are listed beside their own.
+    Without a store, every session counts as new."""
 
-    def __init__(self, store: Store | None, *, compaction: str, dry_run: bool = False) -> None:
+    def __init__(
+        self, store: Store | None, *, compaction: str, folder: str = "", dry_run: bool = False
+    ) -> None:
         self._store = store
         self._compaction = compaction
+        self._folder = folder
         self._dry_run = dry_run
         self._seen: set[str] = set()
 
@@ -86,6 +94,8 @@ class SessionImporter:
         store, found = self._store, reading.found
         if replaced is not None and store is not None:
             if reading.last_piece == replaced.last_piece:
+                if self._folder and not self._dry_run:
+                    await store.imports.set_folder(replaced.root_id, self._folder)
                 unchanged = _outcome("unchanged", found, found.note)
                 return msgspec.structs.replace(unchanged, id=replaced.root_id, tip=replaced.tip_id)
             if await store.imports.was_continued(replaced) or await store.pins.load(replaced.root_id):
@@ -94,7 +104,9 @@ class SessionImporter:
             return reading.outcome("empty")
         if store is not None and not self._dry_run:
             async with store.leases.hold(*([replaced.tip_id] if replaced else [])):
-                await store.imports.write(reading.conversation(), replaced.root_id if replaced else "")
+                await store.imports.write(
+                    reading.conversation(self._folder), replaced.root_id if replaced else ""
+                )
         return reading.outcome("updated" if replaced else "imported")
 
 
@@ -125,6 +137,8 @@ class _Reading:
         for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
             if isinstance(item, foreign.ForeignCompaction):
                 self._open_session(item)
+            elif isinstance(item, Usage):
+                self._change_session(usage=self._sessions[-1].info.usage + item)
             else:
                 self._add(item)
 
@@ -139,14 +153,21 @@ class _Reading:
                 self._title = item.title
                 continue
             if isinstance(item, foreign.ForeignCompaction) or item.parts:
-                self.last_piece = item.id
+                self.last_piece = f"{item.id}{_READER_VERSION}"
             yield item
+
+    def _change_session(self, **changes: Any) -> None:
+        current = self._sessions[-1]
+        info = msgspec.structs.replace(current.info, **changes)
+        self._sessions[-1] = msgspec.structs.replace(current, info=info)
 
     def _add(self, message: Message) -> None:
         if not message.created_at:
             message = msgspec.structs.replace(message, created_at=self._moment)
         self._moment = message.created_at
         self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
+        if message.result is not None and isinstance(message.result.display, TodoList):
+            self._change_session(todos=message.result.display.todos)
         current = self._sessions[-1]
         current.messages.append(message)
         if message.usage is not None:
@@ -175,7 +196,7 @@ class _Reading:
         )
         self._sessions.append(records.ImportedSession(child, boundary, [seed]))
 
-    def conversation(self) -> records.ImportedConversation:
+    def conversation(self, folder: str) -> records.ImportedConversation:
         last = self._sessions[-1]
         record = records.ImportRecord(
             last.info.root_id,
@@ -185,6 +206,7 @@ class _Reading:
             last.info.id,
             last.messages[-1].id,
             self.last_piece,
+            folder,
             imported_at=time.time(),
         )
         return records.ImportedConversation(self._shown_title, tuple(self._sessions), record)
@@ -210,6 +232,7 @@ class _Reading:
             ),
             boundaries=len(self._sessions) - 1,
             unmapped=dict(sorted(self._unmapped.items())),
+            damaged=tuple(self._unmapped.places),
         )
 
 

@@ -168,6 +168,7 @@ class ImportRecord(StatementRow, frozen=True, gc=False):
     tip_id: str
     last_message: str
     last_piece: str
+    folder: str
     imported_at: float = 0.0
 
 

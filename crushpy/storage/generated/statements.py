@@ -275,12 +275,22 @@ LIST_CONVERSATIONS: Statement[ConversationEntry] = Statement(
 )
 LIST_FOLDER_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     """
-    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
-    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
-    conversation.imported
+    SELECT listed.id, listed.root_id, listed.title, listed.cwd, listed.model, listed.updated_at,
+    listed.generations, listed.messages, listed.imported
+    FROM (SELECT conversation.tip_id AS id, conversation.root_id AS root_id, conversation.title AS
+    title, conversation.cwd AS cwd, conversation.model AS model, conversation.updated_at AS updated_at,
+    conversation.generations AS generations, conversation.messages AS messages, conversation.imported AS
+    imported
     FROM conversation
-    WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
-    :many
+    WHERE conversation.cwd = :folder UNION ALL SELECT conversation.tip_id AS id, conversation.root_id AS
+    root_id, conversation.title AS title, conversation.cwd AS cwd, conversation.model AS model,
+    conversation.updated_at AS updated_at, conversation.generations AS generations,
+    conversation.messages AS messages, conversation.imported AS imported
+    FROM conversation
+    WHERE conversation.root_id IN (SELECT import_record.root_id
+    FROM import_record
+    WHERE import_record.folder = :folder) AND conversation.cwd != :folder) AS listed ORDER BY
+    listed.updated_at DESC, listed.root_id LIMIT :many
     """,
     ConversationEntry,
 )
@@ -1290,8 +1300,8 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     "import_record": Statement(
     """
     SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
+    import_record.tip_id, import_record.last_message, import_record.last_piece, import_record.folder,
+    import_record.imported_at
     FROM import_record ORDER BY import_record.root_id LIMIT :many
     """,
 ),
@@ -1466,8 +1476,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     "import_record": Statement(
     """
     SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
+    import_record.tip_id, import_record.last_message, import_record.last_piece, import_record.folder,
+    import_record.imported_at
     FROM import_record
     WHERE (import_record.root_id) > (:after_root_id) ORDER BY import_record.root_id LIMIT :many
     """,
@@ -1678,11 +1688,11 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     "import_record": Statement(
     """
     INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
-    :last_piece, :open_calls, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source =
-    excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id,
-    last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
-    excluded.open_calls, imported_at = excluded.imported_at
+    folder, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
+    :last_piece, :folder, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source = excluded.source,
+    foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id, last_message =
+    excluded.last_message, last_piece = excluded.last_piece, folder = excluded.folder, imported_at =
+    excluded.imported_at
     """,
 ),
     "ledger": Statement(
@@ -2093,7 +2103,7 @@ DELETE_FILE_CHANGE: Statement[Any] = Statement(
 FIND_IMPORT: Statement[ImportRecord] = Statement(
     """
     SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
+    import_record.tip_id, import_record.last_message, import_record.last_piece, import_record.folder,
     import_record.imported_at
     FROM import_record
     WHERE import_record.source = :source AND import_record.foreign_id = :foreign ORDER BY
@@ -2111,11 +2121,16 @@ FIND_LAST_IMPORTED: Statement[Any] = Statement(
 SAVE_IMPORT: Statement[Any] = Statement(
     """
     INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
-    :last_piece, :open_calls, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source =
-    excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id,
-    last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
-    excluded.open_calls, imported_at = excluded.imported_at
+    folder, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
+    :last_piece, :folder, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source = excluded.source,
+    foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id, last_message =
+    excluded.last_message, last_piece = excluded.last_piece, folder = excluded.folder, imported_at =
+    excluded.imported_at
+    """,
+)
+SET_IMPORT_FOLDER: Statement[Any] = Statement(
+    """
+    UPDATE import_record SET folder=:new_folder WHERE import_record.root_id = :root
     """,
 )
 INSERT_OUTPUT: Statement[Any] = Statement(

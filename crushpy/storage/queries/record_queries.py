@@ -133,13 +133,12 @@ delete_file_change = delete(_F).where(_F.number == p("change", Integer))
 _I = t.ImportRecordTable
 find_import = row(
     "ImportRecord",
-    select(*(column for column in _I.__table__.columns if column.name != "open_calls"))
-    .where(_I.source == p("source"), _I.foreign_id == p("foreign"))
-    .order_by(_I.imported_at.desc()),
+    select(_I).where(_I.source == p("source"), _I.foreign_id == p("foreign")).order_by(_I.imported_at.desc()),
     imported_at=0.0,
 )
 find_last_imported = select(_I.last_message).where(_I.root_id == p("root"))
 save_import = upsert(_I, "root_id")
+set_import_folder = update(_I).where(_I.root_id == p("root")).values(folder=p("new_folder"))
 
 # --- outputs of tools, on a server
 

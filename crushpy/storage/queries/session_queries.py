@@ -106,15 +106,17 @@ delete_conversation = delete(_C).where(_C.root_id == p("root"))
 
 _newest_first = (_C.updated_at.desc(), _C.root_id)
 _here = _C.cwd == p("folder")
-_conversations = row(
-    "ConversationEntry",
-    select(_C.tip_id.label("id"), _C.root_id, _C.title, _C.cwd, _C.model, _C.updated_at)
-    .add_columns(_C.generations, _C.messages, _C.imported)
-    .order_by(*_newest_first),
-    imported="",
+_entries = select(_C.tip_id.label("id"), _C.root_id, _C.title, _C.cwd, _C.model, _C.updated_at).add_columns(
+    _C.generations, _C.messages, _C.imported
 )
-list_conversations = limited(_conversations)
-list_folder_conversations = limited(_conversations.where(_here))
+list_conversations = limited(row("ConversationEntry", _entries.order_by(*_newest_first), imported=""))
+# Two indexes in place of one condition: a folder may have many conversations.
+_imported_here = select(t.ImportRecordTable.root_id).where(t.ImportRecordTable.folder == p("folder"))
+_listed = union_all(
+    _entries.where(_here), _entries.where(_C.root_id.in_(_imported_here), _C.cwd != p("folder"))
+).subquery("listed")
+_newest_listed = select(_listed).order_by(_listed.c.updated_at.desc(), _listed.c.root_id)
+list_folder_conversations = limited(row("ConversationEntry", _newest_listed, imported=""))
 # An outer join, though every tip exists: otherwise SQLite begins with all sessions.
 _tips = _full.select_from(_C).outerjoin(_S, _S.id == _C.tip_id)
 find_latest_tip = _tips.where(_here, _C.is_open).order_by(*_newest_first)
