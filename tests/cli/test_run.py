@@ -51,7 +51,7 @@ def test_json_is_one_object_with_the_whole_result(run: Run, llm: ScriptedLLM) ->
     assert list(line)[:3] == ["type", "session_id", "root_id"]
     assert (line["type"], line["text"], line["exit_code"], line["error"]) == ("result", "Ünïcödé.", 0, "")
     usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 30, "cache_write_tokens": 0}
-    assert {**usage, "cost": 0.0} == line["usage"]
+    assert {**usage, "cost": 0.0, "hour_write_tokens": 0} == line["usage"]
     assert line["session_id"] == line["root_id"] != ""
     assert done.stderr == ""
 

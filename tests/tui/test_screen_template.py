@@ -9,6 +9,7 @@ from hosting import EVIL, EVIL_SHOWN, SIZES, no_preview, shown
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talks
 
+from crushpy.core.boundary import FactCount
 from crushpy.core.errors import CrushpyError
 from crushpy.core.paths import Paths
 from crushpy.core.templates import Template, Templates, shipped_dir
@@ -172,14 +173,17 @@ async def test_the_preview_gets_the_edited_text_and_shows_what_it_gives() -> Non
 
     async def preview(text: str) -> Rehearsal:
         tried.append(text)
-        return Rehearsal(EVIL, "s", 50_000, 8_000, 40, 6, 0.0123, {"paths": (4, 1, 3)}, 0.75, 0.25, "slow")
+        return Rehearsal(
+            EVIL, "s", 50_000, 8_000, 40, 6, 0.0123, {"paths": FactCount(4, 1, 3)}, 0.75, 0.25, "slow"
+        )
 
     put("mine")
     async with shown(TemplateScreen(templates(), preview), (120, 40)) as screen:
         await screen.type("not ")
         await screen.press("f5")
         assert tried == ["not mine"]
-        for part in ("50,000 → 8,000 tokens", "coverage 75% (25% by the summary alone)", "$0.0123", "slow"):
+        carried = "3 of 4 recorded facts carried; not carried: 1 path (25% by the summary alone)"
+        for part in ("50,000 → 8,000 tokens", carried, "$0.0123", "slow"):
             assert part in screen.text
         assert EVIL_SHOWN in screen.text
         await screen.press("escape")
