@@ -39,7 +39,7 @@ def ordered_parts(message: Message, kinds: frozenset[str]) -> Iterator[str | Too
     text, calls = message.text, message.calls
     text_end, call_end = 0, 0
     for block in opaque_blocks(message, kinds):
-        chars, count = _position(block)
+        chars, count = block.get(POSITION) or (0, 0)
         if chars > text_end:
             yield text[text_end:chars]
             text_end = chars
@@ -63,14 +63,6 @@ def sends_signed_parts(request: Request) -> bool:
         if accepts_signed_parts(message, request)
         for part in message.parts
     )
-
-
-def _position(block: Json) -> tuple[int, int]:
-    match block.get(POSITION):
-        case [int(text), int(calls)]:
-            return text, calls
-        case _:
-            return 0, 0
 
 
 # --- web search by the vendor's own servers: what it costs, and how answers cite it

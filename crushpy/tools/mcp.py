@@ -70,17 +70,12 @@ class McpTool(Tool[McpArgs]):
 
     async def run(self, args: McpArgs, context: CallContext) -> Outcome:
         service = context.workspace.load_mcp()
-        match args.action:
-            case "search":
-                return Outcome(await service.search(args.query, args.server))
-            case "describe":
-                return Outcome(
-                    await service.describe(*self._resolve(args.server, args.tool, context.workspace))
-                )
-            case "call":
-                return await service.call(
-                    *self._resolve(args.server, args.tool, context.workspace), args.arguments, context
-                )
+        if args.action == "search":
+            return Outcome(await service.search(args.query, args.server))
+        named = self._resolve(args.server, args.tool, context.workspace)
+        if args.action == "describe":
+            return Outcome(await service.describe(*named))
+        return await service.call(*named, args.arguments, context)
 
     def _resolve(self, server: str, tool: str, workspace: Workspace) -> tuple[str, str]:
         if not tool:

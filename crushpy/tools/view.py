@@ -1,7 +1,6 @@
 """The tool `view`: reads a file, as numbered lines or as an image."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,21 +51,15 @@ class ViewTool(ReadingTool[ViewArgs]):
 
 
 def _describe_text(args: ViewArgs, file: NamedText) -> Outcome:
-    lines, offset = file.lines, max(args.offset, 1)
-    wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
-    return _format_lines(file.shown, file.file.form, wanted, len(lines), offset, args.limit)
-
-
-def _format_lines(
-    shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int
-) -> Outcome:
-    """The numbered lines from `offset` on, shortened, as many as fit; the file has `total` lines."""
+    """The numbered lines from `offset` on, shortened, as many as fit."""
+    shown, every, offset = file.shown, file.lines, max(args.offset, 1)
+    lines, total = [cut_line(line) for line in every[offset - 1 : offset - 1 + args.limit]], len(every)
     if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:
         raise ToolError(f"{shown} has {counted(total, 'line')}: offset {offset:,} is beyond its end.")
     remaining = MAX_RESULT_CHARS - _NOTE_CHARS
-    width = len(str(min(offset + limit - 1, total)))
+    width = len(str(min(offset + args.limit - 1, total)))
     rows: list[str] = []
     for number, line in enumerate(lines, start=offset):
         row = f"{number:>{width}}\t{line}"
@@ -76,7 +69,7 @@ def _format_lines(
         rows.append(row)
     count = len(rows)
     last = offset + count - 1
-    notes = [form] if form else []
+    notes = [file.file.form] if file.file.form else []
     if last < total:
         notes.append(f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}")
     rows += [f"[{note}]" for note in notes]

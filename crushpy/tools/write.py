@@ -1,11 +1,10 @@
 """The tool `write`: sets the whole content of a file."""
 
-from pathlib import Path
-
 from crushpy.core.own_tags import restore_tags
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files import file_change
+from crushpy.tools.files.locate import NamedText
 from crushpy.tools.files.text_file import TextFile
 
 
@@ -16,10 +15,9 @@ class WriteArgs(file_change.FileChangeArgs, frozen=True):
 class _Unchanged(ToolError):
     """The file already has this content: nothing to do, and not an error for the model."""
 
-    def __init__(self, path: Path, shown: str, raw: bytes) -> None:
-        super().__init__(f"{shown} already has exactly this content: nothing was written.")
-        self.path = path
-        self.raw = raw
+    def __init__(self, original: NamedText) -> None:
+        super().__init__(f"{original.shown} already has exactly this content: nothing was written.")
+        self.original = original
 
 
 class WriteTool(file_change.FileChangeTool[WriteArgs]):
@@ -34,7 +32,7 @@ class WriteTool(file_change.FileChangeTool[WriteArgs]):
             return file_change.FileChange(original, args.content)
         text, note = _with_newlines_of(file, restore_tags(args.content, file.text))
         if file.encode(text) == original.raw:
-            raise _Unchanged(original.real, original.shown, original.raw)
+            raise _Unchanged(original)
         file_change.require_read(context, original)
         if file.bad_bytes:
             raise ToolError(
@@ -47,7 +45,7 @@ class WriteTool(file_change.FileChangeTool[WriteArgs]):
         try:
             change, diff = await file_change.make_change(context, lambda: self.plan(args, context))
         except _Unchanged as unchanged:
-            context.agent.memory.remember(unchanged.path, unchanged.raw)
+            context.agent.memory.remember(unchanged.original.real, unchanged.original.raw)
             return Outcome(str(unchanged))
         verb = "Created" if diff.created else "Wrote"
         notes = "".join(f"\nNote: {note}." for note in change.notes)

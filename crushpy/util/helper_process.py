@@ -15,6 +15,7 @@ from typing import IO, Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 
 import crushpy
 from crushpy.core.own_code import is_importable
+from crushpy.security.sanitize import to_json
 
 _SCRIPT = """
 import sys
@@ -33,8 +34,6 @@ class HelperProcess(Generic[Answer]):
     Two threads own the pipes, so requests may come from any event loop. Raises OSError if it cannot start.
     """
 
-    encode: Callable[[Any], bytes]
-    """Makes a line of a message."""
     idle_timeout_s: float | None = None
     """It is ended after this time without a request."""
     current: ClassVar[Any] = None
@@ -116,7 +115,7 @@ class HelperProcess(Generic[Answer]):
                         self.end()
                     continue
                 if message is not None:
-                    pipe.write(self.encode(message))
+                    pipe.write(encode_line(message))
                     pipe.flush()
 
     def _read(self) -> None:
@@ -133,6 +132,11 @@ class HelperProcess(Generic[Answer]):
         for number in list(self._waiting):
             self.deliver(number, answer)
         self.process.wait()
+
+
+def encode_line(message: object) -> bytes:
+    """A message as it passes through a pipe."""
+    return to_json(message) + b"\n"
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:

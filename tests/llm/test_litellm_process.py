@@ -27,9 +27,9 @@ from crushpy.llm.litellm.provider import (
     ProviderAccess,
     begin_loading,
     decode_answer,
-    encode_line,
 )
 from crushpy.llm.protocol import TextPiece
+from crushpy.util.helper_process import encode_line
 
 
 @pytest.fixture

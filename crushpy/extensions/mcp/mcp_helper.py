@@ -23,7 +23,7 @@ from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
 from crushpy.sandbox.supervisor_handle import started_inside
 from crushpy.security.sanitize import to_json
-from crushpy.util.helper_process import listen, take_pipes
+from crushpy.util.helper_process import encode_line, listen, take_pipes
 from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
@@ -69,7 +69,7 @@ class OrderHandler:
 
     def send(self, report: wire.McpReport) -> None:
         try:
-            self._outgoing.write(wire.encode_message(report))
+            self._outgoing.write(encode_line(report))
             self._outgoing.flush()
         except BrokenPipeError:
             self.end()

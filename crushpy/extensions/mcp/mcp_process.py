@@ -36,7 +36,6 @@ class McpProcess(HelperProcess[wire.McpReport]):
             for name, value in os.environ.items()
             if name.upper() in _VARIABLES.split() or name.startswith("KEYRING_PROPERTY_")
         }
-        self.encode = wire.encode_message
         try:
             super().__init__("crushpy.extensions.mcp.mcp_helper:run_mcp_helper", environment, cwd="/")
         except OSError as error:

@@ -5,7 +5,6 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.messages import Data, Json
-from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import McpServerSettings
 
 
@@ -52,7 +51,3 @@ class McpReport(Data, frozen=True):
 
 decode_order = msgspec.json.Decoder(McpOrder).decode
 decode_server_report = msgspec.json.Decoder(McpReport).decode
-
-
-def encode_message(message: McpOrder | McpReport) -> bytes:
-    return to_json(message) + b"\n"

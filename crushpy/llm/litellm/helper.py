@@ -28,7 +28,7 @@ from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.vendors import variables_of
-from crushpy.util.helper_process import listen, take_pipes
+from crushpy.util.helper_process import encode_line, listen, take_pipes
 from crushpy.util.spawn import spawn
 
 STALE_CONNECTION = ("Connector is closed", "Session is closed")
@@ -86,7 +86,7 @@ class CallServer:
 
     def send(self, answer: provider.CallReply) -> None:
         try:
-            self._outgoing.write(provider.encode_line(answer))
+            self._outgoing.write(encode_line(answer))
             self._outgoing.flush()
         except BrokenPipeError:
             os._exit(0)

@@ -16,7 +16,6 @@ from crushpy.core.messages import Data, Json
 from crushpy.http.common import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request
-from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import HelperProcess
 
 IDLE_TIMEOUT_S = 300.0
@@ -57,7 +56,7 @@ class LiteLLMProvider:
 class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
     def __init__(self) -> None:
         """Raises Unavailable if the process cannot be started."""
-        self.ready, self.encode = False, encode_line
+        self.ready = False
         self.idle_timeout_s = IDLE_TIMEOUT_S
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         # Without bytecode litellm takes twice as long to load, each time. No module of the user's project is
@@ -159,7 +158,3 @@ class CallReply(Data, frozen=True):
 
 decode_call = msgspec.json.Decoder(Call).decode
 decode_answer = msgspec.json.Decoder(CallReply).decode
-
-
-def encode_line(message: Call | CallReply) -> bytes:
-    return to_json(message) + b"\n"
