@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_either
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    argument,
+    open_store,
+    print_either,
+)
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import one_line
@@ -17,11 +23,7 @@ if TYPE_CHECKING:
 
 ConversationId = Annotated[
     str,
-    typer.Argument(
-        metavar="[ID]",
-        help="A session's id, a prefix of one, or `latest`; also of a deleted conversation.",
-        show_default=False,
-    ),
+    argument("A session's id, a prefix of one, or `latest`; also of a deleted conversation.", metavar="[ID]"),
 ]
 SHOWN_HASH_CHARS = 12
 

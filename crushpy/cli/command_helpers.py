@@ -26,9 +26,19 @@ if TYPE_CHECKING:
     from crushpy.storage.store import Store
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+def option(names: str, about: str, **settings: Any) -> Any:
+    """An option of a command: its names, separated by blanks. `settings`: more of `typer.Option`."""
+    return typer.Option(*names.split(), help=about, **settings)
+
+
+def argument(about: str, **settings: Any) -> Any:
+    """An argument of a command, whose default is not shown. `settings`: more of `typer.Argument`."""
+    return typer.Argument(help=about, **{"show_default": False, **settings})
+
+
+AsJson = Annotated[bool, option("--json", "Print JSON.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would happen; change nothing.")]
+Yes = Annotated[bool, option("--yes -y", "Do not ask.")]
 
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., Any], *, dashes: bool = False) -> None:
@@ -119,9 +129,7 @@ def print_text(text: str) -> None:
 
 SessionId = Annotated[
     str,
-    typer.Argument(
-        metavar="ID", help="A session's id, a prefix of one, or `latest` for the latest of this folder."
-    ),
+    argument("A session's id, a prefix of one, or `latest` for the latest of this folder.", metavar="ID"),
 ]
 
 

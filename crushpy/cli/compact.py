@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import DryRun, add_command, open_session, print_json, print_note
+from crushpy.cli.command_helpers import (
+    DryRun,
+    add_command,
+    argument,
+    open_session,
+    option,
+    print_json,
+    print_note,
+)
 from crushpy.core.boundary import of_this_boundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, Event, Notice
@@ -21,17 +29,15 @@ def register(app: typer.Typer) -> None:
 
 
 async def compact(
-    session: Annotated[
-        str, typer.Argument(help="A session's id, or `latest` for the latest of this folder.")
-    ],
-    focus: Annotated[str, typer.Option("--focus", help="What the summary should focus on.")] = "",
+    session: Annotated[str, argument("A session's id, or `latest` for the latest of this folder.")],
+    focus: Annotated[str, option("--focus", "What the summary should focus on.")] = "",
     template: Annotated[
         list[Path] | None,
-        typer.Option("--template", metavar="FILE", help="Use this template; several with --dry-run."),
+        option("--template", "Use this template; several with --dry-run.", metavar="FILE"),
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="The model of the session from now on.")] = "",
+    model: Annotated[str, option("--model -m", "The model of the session from now on.")] = "",
     dry_run: DryRun = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
+    as_json: Annotated[bool, option("--json", "With --dry-run: print JSON.")] = False,
 ) -> None:
     """Compact SESSION: continue it in a child that starts with its summary and evidence."""
     from crushpy.context.coverage import carried_words

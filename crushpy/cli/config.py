@@ -6,7 +6,14 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_lines
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    argument,
+    option,
+    print_either,
+    print_lines,
+)
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths, project_root
@@ -24,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def get_command(
-    key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
+    key: Annotated[str, argument("For instance compaction.method; a group prints all its keys.")],
 ) -> None:
     """Print the effective value."""
     path = setting_keys.parse_key(key)
@@ -40,8 +47,8 @@ def get_command(
 
 
 def set_command(
-    key: Annotated[str, typer.Argument(help="For instance compaction.threshold.")],
-    value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
+    key: Annotated[str, argument("For instance compaction.threshold.")],
+    value: Annotated[str, argument('Lists: one,two or ["one", "two"].')],
 ) -> None:
     """Set a value in config.toml; it replaces an earlier choice in the app."""
     path = setting_keys.parse_key(key)
@@ -57,7 +64,7 @@ def set_command(
         print_warning(f"the effective value comes from {origin}")
 
 
-def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
+def unset_command(key: Annotated[str, argument("A key, or a group of keys.")]) -> None:
     """Remove a value from config.toml and state.toml."""
     path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)
@@ -76,7 +83,7 @@ def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of 
 def list_settings(
     as_json: AsJson = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also print unset keys, descriptions and allowed values.")
+        bool, option("--all", "Also print unset keys, descriptions and allowed values.")
     ] = False,
 ) -> None:
     """Print every setting and its source."""

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import add_command
+from crushpy.cli.command_helpers import (
+    add_command,
+    argument,
+    option,
+)
 from crushpy.cli.workspace import load_here
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths
@@ -30,19 +34,15 @@ def register(app: typer.Typer) -> None:
 def connect_command(
     provider: Annotated[
         str,
-        typer.Argument(
-            metavar="PROVIDER",
-            help="The prefix of a model's name: anthropic, openai, ...",
-            show_default=False,
-        ),
+        argument("The prefix of a model's name: anthropic, openai, ...", metavar="PROVIDER"),
     ] = "",
     more: Annotated[
         list[str] | None,
-        typer.Argument(hidden=True, help="Not accepted: keys are not read from the command line."),
+        argument("Not accepted: keys are not read from the command line.", hidden=True),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the stored key.")] = False,
+    remove: Annotated[bool, option("--remove", "Remove the stored key.")] = False,
     file: Annotated[
-        bool, typer.Option("--file", help="Store the key in a file that only you can read, not encrypted.")
+        bool, option("--file", "Store the key in a file that only you can read, not encrypted.")
     ] = False,
 ) -> None:
     """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""

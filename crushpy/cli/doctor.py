@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, print_either
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_command,
+    option,
+    print_either,
+)
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json
@@ -32,10 +37,8 @@ def register(app: typer.Typer) -> None:
 
 
 async def doctor(
-    online: Annotated[bool, typer.Option("--online", help="Also send the model one short request.")] = False,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Instead, test escapes from the sandbox.")
-    ] = False,
+    online: Annotated[bool, option("--online", "Also send the model one short request.")] = False,
+    sandbox: Annotated[bool, option("--sandbox", "Instead, test escapes from the sandbox.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation and report problems.

@@ -14,7 +14,9 @@ from crushpy.cli.command_helpers import (
     AsJson,
     add_command,
     add_group,
+    argument,
     open_store,
+    option,
     print_json,
     print_lines,
     print_note,
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 RECENT_LISTS = 10
 FOLLOW_INTERVAL_S, REDRAW_INTERVAL_S = 2.0, 1.0
-ListId = Annotated[str, typer.Argument(metavar="LIST", help="The id of a list, a prefix, or `latest`.")]
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")]
+ListId = Annotated[str, argument("The id of a list, a prefix, or `latest`.", metavar="LIST")]
+TaskName = Annotated[str, argument("The name of a task.", metavar="TASK")]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +74,7 @@ def _find_task(rows: "Sequence[FleetTask]", name: str) -> "FleetTask":
 
 
 async def status(
-    name: Annotated[str, typer.Argument(metavar="[LIST]", help="A list; without one: all recent.")] = "",
+    name: Annotated[str, argument("A list; without one: all recent.", metavar="[LIST]")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show workers and lists, or the tasks of one list. On a terminal it goes on until Ctrl-C."""
@@ -168,8 +170,8 @@ class FleetStatus(msgspec.Struct):
 
 
 async def attach(
-    name: Annotated[str, typer.Argument(metavar="[LIST]", help="A list; without one: the latest.")],
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")] = "",
+    name: Annotated[str, argument("A list; without one: the latest.", metavar="[LIST]")],
+    task: Annotated[str, argument("The name of a task.", metavar="TASK")] = "",
 ) -> None:
     """Open the conversation of a task in the app: read-only, with new messages as they are stored."""
     name, task = (name, task) if task else ("latest", name)
@@ -195,7 +197,7 @@ async def attach(
 async def logs(
     name: ListId,
     task: TaskName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
+    follow: Annotated[bool, option("--follow -f", "Go on until the task ends.")] = False,
 ) -> None:
     """Print the stored messages of a task."""
     from crushpy.engine.agents.task_spec import ENDED
@@ -213,9 +215,7 @@ async def logs(
             await asyncio.sleep(FOLLOW_INTERVAL_S)
 
 
-async def steer(
-    name: ListId, task: TaskName, prompt: Annotated[str, typer.Argument(help="What to tell it.")]
-) -> None:
+async def steer(name: ListId, task: TaskName, prompt: Annotated[str, argument("What to tell it.")]) -> None:
     """Send a prompt to a task; it gets it with its next step."""
     async with _open_list(name) as (store, root_id, rows):
         row = _find_task(rows, task)
@@ -227,7 +227,7 @@ async def steer(
 
 
 async def stop(
-    name: ListId, task: Annotated[str, typer.Argument(metavar="[TASK]", help="Only this task.")] = ""
+    name: ListId, task: Annotated[str, argument("Only this task.", metavar="[TASK]")] = ""
 ) -> None:
     """Stop a list or one task of it. `crushpy run --resume LIST` starts it again."""
     async with _open_list(name) as (store, root_id, rows):
@@ -237,12 +237,12 @@ async def stop(
 
 async def answer(
     name: ListId,
-    task: Annotated[str, typer.Argument(metavar="[TASK]", help="Without one: show all questions.")] = "",
+    task: Annotated[str, argument("Without one: show all questions.", metavar="[TASK]")] = "",
     reply: Annotated[
         Literal["", "once", "conversation", "deny"],
-        typer.Argument(help="Allow this call, calls like it in this task, or none."),
+        argument("Allow this call, calls like it in this task, or none."),
     ] = "",
-    words: Annotated[str, typer.Option("--words", help="With `deny`: what the agent should do.")] = "",
+    words: Annotated[str, option("--words", "With `deny`: what the agent should do.")] = "",
 ) -> None:
     """Show what tasks ask for, or answer one of them."""
     from crushpy.engine.approvals import Answer
@@ -261,7 +261,7 @@ async def answer(
 
 
 async def drain(
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name in `status`.")],
+    worker: Annotated[str, argument("Its name in `status`.", metavar="WORKER")],
 ) -> None:
     """Let a worker take no more tasks; it ends when those it has are done."""
     async with _open_list("") as (store, _, _):
@@ -310,22 +310,20 @@ async def merge(name: ListId) -> None:
 
 
 def worker_command(
-    slots: Annotated[int, typer.Option("--slots", metavar="N", min=1, max=64, help="Tasks at a time.")] = 1,
+    slots: Annotated[int, option("--slots", "Tasks at a time.", metavar="N", min=1, max=64)] = 1,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="What this machine has; tasks may ask for it."),
+        option("--label", "What this machine has; tasks may ask for it.", metavar="KEY=VALUE"),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when no task is left that it can take.")] = False,
+    once: Annotated[bool, option("--once", "End when no task is left that it can take.")] = False,
     grace: Annotated[
         float,
-        typer.Option("--grace", metavar="SECONDS", min=0, help="For running tasks after SIGTERM or `drain`."),
+        option("--grace", "For running tasks after SIGTERM or `drain`.", metavar="SECONDS", min=0),
     ] = 600.0,
     accept_yolo: Annotated[
-        bool, typer.Option("--accept-yolo", help="Let lists with --yolo run so here as well.")
+        bool, option("--accept-yolo", "Let lists with --yolo run so here as well.")
     ] = False,
-    no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="Take tasks although no sandbox works here.")
-    ] = False,
+    no_sandbox: Annotated[bool, option("--no-sandbox", "Take tasks although no sandbox works here.")] = False,
 ) -> "Coroutine[None, None, None]":
     """Run tasks of a fleet, each in a process of its own, until SIGTERM.
 

@@ -7,14 +7,22 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    argument,
+    option,
+    print_either,
+    print_note,
+    print_text,
+)
 from crushpy.cli.workspace import environment_here, working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json, counted
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import clean
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The server.")]
+Name = Annotated[str, argument("The server.", metavar="NAME")]
 Pairs = list[str]
 
 
@@ -61,11 +69,11 @@ def list_servers(as_json: AsJson = False) -> None:
 def add_server(
     name: Name,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The command of the server.")
+        list[str] | None, argument("The command of the server.", metavar="[-- COMMAND ARGS...]")
     ] = None,
-    url: Annotated[str, typer.Option("--url", help="The address of an HTTP server.")] = "",
-    env: Annotated[Pairs, typer.Option("--env", metavar="NAME=VALUE", help="A variable for it.")] = [],  # noqa: B006
-    header: Annotated[Pairs, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header.")] = [],  # noqa: B006
+    url: Annotated[str, option("--url", "The address of an HTTP server.")] = "",
+    env: Annotated[Pairs, option("--env", "A variable for it.", metavar="NAME=VALUE")] = [],  # noqa: B006
+    header: Annotated[Pairs, option("--header", "An HTTP header.", metavar="NAME=VALUE")] = [],  # noqa: B006
 ) -> None:
     """Add a server to your settings, under a name that none has yet."""
     from crushpy.extensions.mcp.configuration import configured_servers
@@ -160,9 +168,9 @@ async def test_server(name: Name) -> None:
 
 
 async def call_server_tool(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, as the server names it.")],
-    args: Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments.")] = "{}",
+    server: Annotated[str, argument("The server.", metavar="SERVER")],
+    tool: Annotated[str, argument("The tool, as the server names it.", metavar="TOOL")],
+    args: Annotated[str, option("--args", "The arguments.", metavar="JSON")] = "{}",
 ) -> None:
     """Call a tool of a server, and print the result."""
     try:

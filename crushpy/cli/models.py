@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_either, print_note
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_command,
+    argument,
+    format_table,
+    option,
+    print_either,
+    print_note,
+)
 from crushpy.cli.workspace import load_here
 from crushpy.core.paths import Paths
 from crushpy.llm.catalog import nearest_names
@@ -36,11 +44,11 @@ def register(app: typer.Typer) -> None:
 async def models_command(
     wanted: Annotated[
         str,
-        typer.Argument(metavar="[FILTER]", help="Only names that contain these words.", show_default=False),
+        argument("Only names that contain these words.", metavar="[FILTER]"),
     ] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Also models without a key or server.")] = False,
+    everything: Annotated[bool, option("--all", "Also models without a key or server.")] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask servers again instead of using lists cached for an hour.")
+        bool, option("--refresh", "Ask servers again instead of using lists cached for an hour.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

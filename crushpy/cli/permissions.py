@@ -10,8 +10,10 @@ from crushpy.cli.arguments import COMMANDS
 from crushpy.cli.command_helpers import (
     AsJson,
     add_group,
+    argument,
     format_table,
     open_store,
+    option,
     print_either,
     print_lines,
 )
@@ -54,15 +56,11 @@ async def list_rules(as_json: AsJson = False) -> None:
 
 
 def test_command(
-    tool: Annotated[str, typer.Argument(help="bash, write, view, fetch, ...")],
-    argument: Annotated[
-        str, typer.Argument(help="The command, the path, or the host or URL.", show_default=False)
-    ] = "",
-    allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="RULE", help="Assume this rule.")
-    ] = None,
-    yolo: Annotated[bool, typer.Option("--yolo", help="Assume --yolo.")] = False,
-    mode: Annotated[Mode | None, typer.Option("--mode", help="Assume this mode.", show_default=False)] = None,
+    tool: Annotated[str, argument("bash, write, view, fetch, ...")],
+    argument: Annotated[str, argument("The command, the path, or the host or URL.")] = "",
+    allow: Annotated[list[str] | None, option("--allow", "Assume this rule.", metavar="RULE")] = None,
+    yolo: Annotated[bool, option("--yolo", "Assume --yolo.")] = False,
+    mode: Annotated[Mode | None, option("--mode", "Assume this mode.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
@@ -86,10 +84,8 @@ def test_command(
 
 
 async def revoke_command(
-    rule: Annotated[str, typer.Argument(help="A rule from `crushpy permissions list`.")],
-    session: Annotated[
-        str, typer.Option("--session", metavar="ID", help="Revoke a grant of this conversation.")
-    ] = "",
+    rule: Annotated[str, argument("A rule from `crushpy permissions list`.")],
+    session: Annotated[str, option("--session", "Revoke a grant of this conversation.", metavar="ID")] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
     if session:
@@ -136,14 +132,14 @@ def _describe_access(tool: str, argument: str, cwd: Path) -> Access:
 
 ProjectPath = Annotated[
     Path | None,
-    typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
+    argument("A folder of the project. [default: the current one]"),
 ]
 
 
 def trust_command(
     path: ProjectPath = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
+    show_list: Annotated[bool, option("--list", "List the trusted projects instead.")] = False,
+    as_json: Annotated[bool, option("--json", "With --list: print JSON.")] = False,
 ) -> None:
     from crushpy.extensions.hooks.hook_config import accept_hooks
 

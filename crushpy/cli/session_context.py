@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from crushpy.cli.command_helpers import (
     AsJson,
     DryRun,
     SessionId,
+    argument,
     open_session,
+    option,
     print_either,
     print_text,
 )
@@ -32,23 +33,19 @@ Messages = list[str] | None
 
 async def context_command(
     session: SessionId,
-    drop: Annotated[
-        Messages, typer.Option("--drop", metavar="MESSAGE", help="Do not send it. Repeatable.")
-    ] = None,
+    drop: Annotated[Messages, option("--drop", "Do not send it. Repeatable.", metavar="MESSAGE")] = None,
     shorten: Annotated[
         Messages,
-        typer.Option(
+        option(
             "--shorten",
+            "Send only its head and tail; `superseded`: all superseded file views. Repeatable.",
             metavar="MESSAGE",
-            help="Send only its head and tail; `superseded`: all superseded file views. Repeatable.",
         ),
     ] = None,
     restore: Annotated[
         Messages,
-        typer.Option(
-            "--restore",
-            metavar="MESSAGE",
-            help="Send it in full again; `all` restores everything. Repeatable.",
+        option(
+            "--restore", "Send it in full again; `all` restores everything. Repeatable.", metavar="MESSAGE"
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -133,12 +130,12 @@ MAX_PIN_CHARS = 100
 
 async def pin_command(
     session: SessionId,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Pin this text.")] = None,
+    text: Annotated[str | None, option("--text", "Pin this text.", metavar="TEXT")] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", metavar="PATH", help="Pin a file, with its content at each compaction."),
+        option("--file", "Pin a file, with its content at each compaction.", metavar="PATH"),
     ] = None,
-    message: Annotated[str | None, typer.Option("--message", metavar="ID", help="Pin a message.")] = None,
+    message: Annotated[str | None, option("--message", "Pin a message.", metavar="ID")] = None,
 ) -> None:
     """Pin a text, a file or a message: every compaction of the conversation keeps it verbatim."""
     if sum(entry is not None for entry in (text, file, message)) != 1:
@@ -159,7 +156,7 @@ async def pin_command(
 
 async def unpin_command(
     session: SessionId,
-    number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number in `sessions pins`.")],
+    number: Annotated[int, argument("The number in `sessions pins`.", metavar="NUMBER")],
 ) -> None:
     """Remove a pin."""
 
@@ -186,8 +183,8 @@ def _pin_line(pin: "PinView") -> str:
 
 async def rules_command(
     session: SessionId,
-    add: Annotated[str | None, typer.Option("--add", metavar="TEXT", help="Add a standing rule.")] = None,
-    drop: Annotated[int | None, typer.Option("--drop", metavar="N", help="Withdraw a standing rule.")] = None,
+    add: Annotated[str | None, option("--add", "Add a standing rule.", metavar="TEXT")] = None,
+    drop: Annotated[int | None, option("--drop", "Withdraw a standing rule.", metavar="N")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the user's standing rules, which every compaction keeps verbatim; add or withdraw one."""

@@ -8,8 +8,10 @@ import typer
 
 from crushpy.cli.command_helpers import (
     AsJson,
+    argument,
     format_table,
     open_store,
+    option,
     print_either,
     print_json,
     print_note,
@@ -29,21 +31,15 @@ if TYPE_CHECKING:
 async def import_command(
     agent: Annotated[
         str,
-        typer.Argument(
-            metavar="[claude|codex|opencode|pi|crush|FILE]",
-            help="The agent, or a file or folder of any of them.",
-            show_default=False,
+        argument(
+            "The agent, or a file or folder of any of them.", metavar="[claude|codex|opencode|pi|crush|FILE]"
         ),
     ] = "",
     path: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[PATH]", help="A file or folder instead of the default locations.", show_default=False
-        ),
+        argument("A file or folder instead of the default locations.", metavar="[PATH]"),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be imported; store nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be imported; store nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import sessions of another coding agent, or list those found. Its own files are not changed."""

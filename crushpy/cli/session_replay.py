@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import typer
 
 from crushpy.cli.command_helpers import (
     AsJson,
@@ -13,6 +12,7 @@ from crushpy.cli.command_helpers import (
     find_session,
     format_table,
     open_browser,
+    option,
     print_either,
 )
 from crushpy.cli.workspace import load_models
@@ -32,14 +32,14 @@ LINE_COLUMNS = 60
 
 async def replay_command(
     session: SessionId,
-    method: Annotated[Literal["auto", "llm"] | None, typer.Option("--method", help="Who compacts.")] = None,
-    threshold: Annotated[str, typer.Option("--threshold", metavar="T", help="In (0, 1], or off.")] = "",
-    template: Annotated[str, typer.Option("--template", metavar="FILE", help="A summary template.")] = "",
-    window: Annotated[str, typer.Option("--window", metavar="N", help="Tokens of the window.")] = "",
+    method: Annotated[Literal["auto", "llm"] | None, option("--method", "Who compacts.")] = None,
+    threshold: Annotated[str, option("--threshold", "In (0, 1], or off.", metavar="T")] = "",
+    template: Annotated[str, option("--template", "A summary template.", metavar="FILE")] = "",
+    window: Annotated[str, option("--window", "Tokens of the window.", metavar="N")] = "",
     prepare: Annotated[
-        bool | None, typer.Option("--prepare/--no-prepare", help="Whether summaries are prepared.")
+        bool | None, option("--prepare/--no-prepare", "Whether summaries are prepared.")
     ] = None,
-    compare: Annotated[str, typer.Option("--compare", metavar="SETTINGS", help=f"Others: {SETTINGS}.")] = "",
+    compare: Annotated[str, option("--compare", f"Others: {SETTINGS}.", metavar="SETTINGS")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Walk a stored conversation under other settings, without a model. Nothing is changed."""

@@ -17,10 +17,12 @@ from crushpy.cli.command_helpers import (
     SessionId,
     Yes,
     add_group,
+    argument,
     confirm,
     find_session,
     format_table,
     open_browser,
+    option,
     print_either,
     print_json,
     print_lines,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
 
 
-KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
+KeepSecrets = Annotated[bool, option("--no-redact", "Do not remove passwords, keys and tokens.")]
 
 DEFAULT_LIMIT = 30
 
@@ -64,9 +66,9 @@ def register(app: typer.Typer) -> None:
 
 
 async def list_sessions(
-    everywhere: Annotated[bool, typer.Option("--all", help="All folders, not only this one.")] = False,
+    everywhere: Annotated[bool, option("--all", "All folders, not only this one.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="How many, newest first. [default: 30]")
+        int | None, option("--limit", "How many, newest first. [default: 30]", min=1, metavar="N")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,21 +118,13 @@ async def show_command(
 
 async def export_command(
     session: SessionId,
-    form: Annotated[
-        Literal["markdown", "json", "html"], typer.Option("--format", help="Output format.")
-    ] = "markdown",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    form: Annotated[Literal["markdown", "json", "html"], option("--format", "Output format.")] = "markdown",
+    output: Annotated[Path | None, option("--output -o", "Write to this file.", metavar="FILE")] = None,
+    force: Annotated[bool, option("--force", "Overwrite FILE if it exists.")] = False,
     keep_secrets: KeepSecrets = False,
-    thinking: Annotated[
-        bool, typer.Option("--thinking", help="html: include what the model thought.")
-    ] = False,
-    images: Annotated[bool, typer.Option("--images", help="html: include images.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="html: list what is redacted without asking.")
-    ] = False,
+    thinking: Annotated[bool, option("--thinking", "html: include what the model thought.")] = False,
+    images: Annotated[bool, option("--images", "html: include images.")] = False,
+    yes: Annotated[bool, option("--yes -y", "html: list what is redacted without asking.")] = False,
 ) -> None:
     """Write a session and those it continues in full; as html, its whole conversation as a page. Secrets are
     redacted."""
@@ -234,14 +228,14 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
 
 
 async def search_command(
-    query: Annotated[str, typer.Argument(help='Words to search for; "a phrase" in quotes.')],
-    everywhere: Annotated[bool, typer.Option("--all", help="In all folders, not only this one.")] = False,
+    query: Annotated[str, argument('Words to search for; "a phrase" in quotes.')],
+    everywhere: Annotated[bool, option("--all", "In all folders, not only this one.")] = False,
     session: Annotated[
         str,
-        typer.Option("--session", "-s", metavar="ID", help="Only in this session and those it continues."),
+        option("--session -s", "Only in this session and those it continues.", metavar="ID"),
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of conversations.")] = 10,
-    wait: Annotated[bool, typer.Option("--wait", help="Index all messages first.")] = False,
+    limit: Annotated[int, option("--limit", "Maximum number of conversations.", min=1)] = 10,
+    wait: Annotated[bool, option("--wait", "Index all messages first.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search messages and tool calls, including those before a compaction."""
@@ -343,9 +337,9 @@ _RUN_BY_TOOLS = re.compile(
 
 async def changes_command(
     session: SessionId,
-    diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
+    diff: Annotated[bool, option("--diff", "Include the diffs.")] = False,
     executable: Annotated[
-        bool, typer.Option("--executable", help="Only files that are executable or that common tools run.")
+        bool, option("--executable", "Only files that are executable or that common tools run.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -392,14 +386,10 @@ async def rewind_command(
     session: SessionId,
     to: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="MESSAGE", help="A message's id from `sessions show --json`, or a prefix of it."
-        ),
+        option("--to", "A message's id from `sessions show --json`, or a prefix of it.", metavar="MESSAGE"),
     ],
-    files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
-    conversation: Annotated[
-        bool, typer.Option("--conversation", help="Continue in a fork that ends there.")
-    ] = False,
+    files: Annotated[bool, option("--files", "Restore the files.")] = False,
+    conversation: Annotated[bool, option("--conversation", "Continue in a fork that ends there.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    argument,
+    print_either,
+    print_note,
+    print_text,
+)
 from crushpy.cli.workspace import environment_here, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Json
@@ -36,7 +43,7 @@ def list_extensions(as_json: AsJson = False) -> None:
     print_either(as_json, rows, lines or ["No skill was found. See docs/extensions.md for the folders."])
 
 
-def add_folder(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The plugin.")]) -> None:
+def add_folder(folder: Annotated[Path, argument("The plugin.", metavar="FOLDER")]) -> None:
     """Copy a plugin's folder; again to update it."""
     plugin = add_plugin(Paths(), working_folder() / folder)
     print_text(clean(f"{plugin.name} was added, with {', '.join(plugin.contents)}.\n"))
@@ -54,7 +61,7 @@ def list_plugins(as_json: AsJson = False) -> None:
     print_either(as_json, rows, lines or ["No plugin is installed. Add one: crushpy plugins add FOLDER"])
 
 
-def remove_named(name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin.")]) -> None:
+def remove_named(name: Annotated[str, argument("The plugin.", metavar="NAME")]) -> None:
     """Remove a plugin."""
     if not remove_plugin(Paths(), name):
         raise UsageError(f"There is no plugin {name!r}.", "See: crushpy plugins list")

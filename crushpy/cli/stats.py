@@ -5,15 +5,20 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_either
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_command,
+    argument,
+    open_store,
+    option,
+    print_either,
+)
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
 
 MAX_WIDTH_CHARS = 100
 
-Days = Annotated[
-    int, typer.Option("--days", metavar="N", min=0, max=99_999, help="The last N days; 0 counts all.")
-]
+Days = Annotated[int, option("--days", "The last N days; 0 counts all.", metavar="N", min=0, max=99_999)]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,10 +28,10 @@ def register(app: typer.Typer) -> None:
 async def stats_command(
     days: Days = 30,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Replay the conversations of DAYS with other thresholds.")
+        bool, option("--replay", "Replay the conversations of DAYS with other thresholds.")
     ] = False,
     replayed: Annotated[
-        int | None, typer.Argument(metavar="[DAYS]", min=0, max=99_999, help="With --replay; 0: all days.")
+        int | None, argument("With --replay; 0: all days.", metavar="[DAYS]", min=0, max=99_999)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

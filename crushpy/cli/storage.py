@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_progress
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_group,
+    argument,
+    print_either,
+    print_note,
+    print_progress,
+)
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 
 Database = Annotated[
     str,
-    typer.Argument(help="A file, sqlite:///FILE, or postgresql://user@host/database.", show_default=False),
+    argument("A file, sqlite:///FILE, or postgresql://user@host/database."),
 ]
 
 

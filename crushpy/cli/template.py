@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import add_group, print_note, suggest_name
+from crushpy.cli.command_helpers import (
+    add_group,
+    argument,
+    option,
+    print_note,
+    suggest_name,
+)
 from crushpy.cli.workspace import environment_here
 from crushpy.core import templates as prompts
 from crushpy.core.errors import UsageError
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
     from crushpy.engine.template_editor import OwnTemplate
 
 TemplateName = Annotated[
-    str, typer.Argument(help="The template: summary, system, new_session, tools/bash, ...")
+    str, argument("The template: summary, system, new_session, tools/bash, ...", show_default=True)
 ]
 
 
@@ -57,8 +63,8 @@ def edit_template(name: TemplateName = "summary") -> None:
 
 
 def check_templates(
-    name: Annotated[str, typer.Argument(help="The template; all of yours if omitted.")] = "",
-    file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
+    name: Annotated[str, argument("The template; all of yours if omitted.")] = "",
+    file: Annotated[Path | None, option("--file", "Check this file instead, as NAME.")] = None,
 ) -> None:
     """Report line, name and reason of every invalid template."""
     if file is not None:
