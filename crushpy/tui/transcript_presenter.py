@@ -97,17 +97,21 @@ class TranscriptPresenter:
         item = self._view.item(key)
         return item.message_id if isinstance(item, UserItem | ReplyItem | ThinkingItem | ToolItem) else ""
 
-    def find(self, message: Message, words: Sequence[str] = ()) -> int:
-        """The key of the item that shows a message, preferably one that has the words; -1 if none does."""
+    def reveal(self, place: FoundPlace, history: Sequence[Message]) -> bool:
+        """Goes to the item that shows a message, preferably one that has the words; False if none
+        does."""
+        message = next((message for message in history if message.id == place.message_id), None)
         items = [(key, self._view.item(key)) for key in self._view.keys()]  # noqa: SIM118
-        shown = [(key, item) for key, item in items if item and self._shows(key, item, message)]
-        wanted = [word.casefold() for word in words]
+        shown = [(key, item) for key, item in items if message and item and self._shows(key, item, message)]
+        wanted = [word.casefold() for word in place.words]
 
         def rank(pair: tuple[int, TranscriptItem]) -> tuple[int, bool]:
             text = source_text(pair[1]).casefold()
             return -sum(word in text for word in wanted), not isinstance(pair[1], UserItem | ReplyItem)
 
-        return min(shown, key=rank)[0] if shown else -1
+        if shown:
+            self._view.interaction.reveal(min(shown, key=rank)[0], place.words)
+        return bool(shown)
 
     def _shows(self, key: int, item: TranscriptItem, message: Message) -> bool:
         if message.result is not None:

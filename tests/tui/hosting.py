@@ -82,10 +82,10 @@ class Shown:
         await self.settle()
 
     async def settle(self) -> None:
-        """Waits until no worker runs and everything is drawn."""
+        """Waits until no worker of the screen runs and everything is drawn; those below may wait for it."""
         async with asyncio.timeout(60):
             await self.pilot.pause()
-            while any(worker.is_running for worker in self.app.workers):
+            while any(worker.is_running and worker.node is self.app.screen for worker in self.app.workers):
                 await self.pilot.pause()
         await self.pilot.pause()
 

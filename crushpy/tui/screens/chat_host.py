@@ -118,23 +118,14 @@ class ChatHost(TranscriptScreen):
 
     def reveal(self, place: "FoundPlace") -> bool:
         """Scrolls to a message in the transcript; False if it is not there."""
-        history = self.conversation.history if self.conversation is not None else ()
-        message = next((message for message in history if message.id == place.message_id), None)
-        key = self.feed.find(message, place.words) if message is not None else -1
-        if key < 0:
-            return False
-        self.transcript.interaction.reveal(key, place.words)
-        return True
+        return self.conversation is not None and self.feed.reveal(place, self.conversation.history)
 
     def keep(self, typed: str) -> None:
         """Adds input that was typed into a question to the draft, or sends the draft (CR)."""
-        if typed == "\x7f":
-            self.prompt.action_delete_left()
-        elif typed == "\r":
-            if self.prompt.draft.strip():
-                self.prompt.action_submit()
-        else:
-            self.prompt.paste_text(typed)
+        if typed != "\r":
+            self.prompt.feed_keys(typed)
+        elif self.prompt.draft.strip():
+            self.prompt.action_submit()
 
     @property
     def command_keys(self) -> dict[str, str]:

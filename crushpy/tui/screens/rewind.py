@@ -78,9 +78,9 @@ class RewindScreen(ListScreen[PointSummary, str]):
             return Content.styled(words, "$text-muted")
         shown = Content("")
         for number, view in enumerate(views):
-            figures = ((f" +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error"))
+            figures = _figures(view)
             if view.note and not view.added + view.removed:  # binary, or too large to compare
-                figures = ((f" {one_line(view.note).partition(',')[0]}", "$text-muted"),)
+                figures = [(f" {one_line(view.note).partition(',')[0]}", "$text-muted")]
             label = one_line(view.path).rpartition("/")[2]
             more = Content.assemble("  " if shown else "", (label, "$text-muted"), *figures)
             if shown.cell_length + more.cell_length > width - 10 and number:
@@ -100,6 +100,10 @@ class RewindScreen(ListScreen[PointSummary, str]):
 
     def choose(self, row: PointSummary) -> None:
         self.dismiss(row.message.id)
+
+
+def _figures(view: FileView) -> list[tuple[str, str]]:
+    return [(f" +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error")]
 
 
 class RestorationScreen(OverlayScreen[frozenset[str] | None]):
@@ -150,8 +154,7 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
                 "    skipped   ", one_line(view.path), (f"  {one_line(view.note)}", "$text-warning")
             )
         mark = "[x] " if view.path in self._chosen else "[ ] "
-        figures = [(f"  +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error")]
-        shown = figures if view.added or view.removed else []
+        shown = [" ", *_figures(view)] if view.added or view.removed else []
         note = [(f"  {one_line(view.note)}", "$text-muted")] if view.note else []
         label = RESTORE_LABELS.get(view.action, view.action)
         return Content.assemble(mark, f"{label:<10}", one_line(view.path), *shown, *note)

@@ -92,14 +92,8 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
 
     def _begin(self, messages: Sequence[Message]) -> None:
         """Scrolls to the message that was found, or to the beginning."""
-        transcript = self.query_one(Transcript)
-        place = self._place
-        message = next((message for message in messages if place and message.id == place.message_id), None)
-        key = self._feed.find(message, place.words) if self._feed and place and message else -1
-        if place is None or key < 0:
-            transcript.scroll_home(animate=False)
-        else:
-            transcript.interaction.reveal(key, place.words)
+        if not (self._feed and self._place and self._feed.reveal(self._place, messages)):
+            self.query_one(Transcript).scroll_home(animate=False)
 
     def action_go_on(self) -> None:
         self.dismiss(self.session_id)

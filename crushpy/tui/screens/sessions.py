@@ -16,7 +16,6 @@ from crushpy.tui.screens.choose import LineScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.overlay import FolderListScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.transcript_presenter import FoundPlace
 from crushpy.tui.widgets.fields import LineField
 
 MIN_COLUMNS_FOR_DETAILS = 64
@@ -123,20 +122,15 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
             tell(self, problem, "error")
         self.dismiss(chosen)
 
-    def action_search_messages(self) -> None:
+    @in_worker("search")
+    async def action_search_messages(self) -> None:
         """Resumes the conversation of a message that is chosen among those with these words."""
         search = SearchScreen(self._sessions, self._cwd, self.filter_text)
-        app_of(self).push_screen(search, self._choose_found)
-
-    def _choose_found(self, found: FoundPlace | None) -> None:
+        found = await app_of(self).push_screen_wait(search)
         if found is not None:
-            self._load_found(found.session_id)
-
-    @in_worker("rows")
-    async def _load_found(self, session_id: str) -> None:
-        root_id = (await self._sessions.store.sessions.find(session_id)).root_id
-        rows = await self._sessions.store.sessions.list_conversations(None)
-        self.choose(next(row for row in rows if row.root_id == root_id))
+            root_id = (await self._sessions.store.sessions.find(found.session_id)).root_id
+            rows = await self._sessions.store.sessions.list_conversations(None)
+            self.choose(next(row for row in rows if row.root_id == root_id))
 
     def action_delete(self) -> None:
         row = self.current
@@ -164,20 +158,14 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "restore" or bool(self._sessions.deleted)
 
-    def action_rename(self) -> None:
+    @in_worker("rename")
+    async def action_rename(self) -> None:
         row = self.current
         if row is None:
             return
         before = one_line(row.title)
-
-        def rename(title: str | None) -> None:
-            if title is not None and title != before:
-                self._rename(row.root_id, title)
-
         field = LineField(before, "a title needs at least one letter")
-        app_of(self).push_screen(LineScreen("New title", field), rename)
-
-    @in_worker("rename")
-    async def _rename(self, root_id: str, title: str) -> None:
-        await self._sessions.rename(root_id, title)
-        self.scope_changed()
+        title = await app_of(self).push_screen_wait(LineScreen("New title", field))
+        if title is not None and title != before:
+            await self._sessions.rename(row.root_id, title)
+            self.scope_changed()

@@ -14,7 +14,7 @@ from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import LineScreen
-from crushpy.tui.screens.overlay import EditingScreen, PanelScreen, with_headings
+from crushpy.tui.screens.overlay import EditingScreen, PanelScreen, in_worker, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
@@ -103,13 +103,13 @@ class ReviewScreen(EditingScreen[Verdict]):
         (self.area if editing else self.query_one("#reading")).focus()
         self.refresh_bindings()
 
-    def action_ask(self, kind: Literal["regenerate", "decline"]) -> None:
-        def said(words: str | None) -> None:
-            if words is not None:
-                self.dismiss(Verdict(kind, words.strip()))
-
+    @in_worker("ask")
+    async def action_ask(self, kind: Literal["regenerate", "decline"]) -> None:
         heading, placeholder = QUESTIONS[kind]
-        app_of(self).push_screen(LineScreen(heading, LineField(placeholder=placeholder)), said)
+        line = LineScreen(heading, LineField(placeholder=placeholder))
+        words = await app_of(self).push_screen_wait(line)
+        if words is not None:
+            self.dismiss(Verdict(kind, words.strip()))
 
     def action_decline(self) -> None:
         if self.may_lose_edits("Esc again to decline"):

@@ -1,6 +1,6 @@
 """The approval panel: asks before the agent acts, with exactly what would happen."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from textual import events
@@ -17,7 +17,7 @@ from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
 from crushpy.core.messages import Diff, counted
 from crushpy.engine.approvals import Answer
-from crushpy.security.sanitize import reveal, reveal_pieces
+from crushpy.security.sanitize import reveal, reveal_pieces, to_json
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.textual_adapter import app_of, subscribe
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
@@ -118,7 +118,8 @@ def _warning(question: ApprovalNeeded) -> Content:
     names, diff = _hidden(question), _diff(question)
     some = ", ".join(list(dict.fromkeys(names))[:3])
     words = f"It contains {counted(len(names), 'hidden character')}, shown as {some}. " if names else ""
-    unshown = sum(text.count("\r") for text in _texts(question.args)) - diff.count("\r") if diff else 0
+    written = to_json(question.args).replace(rb"\\", b"")
+    unshown = written.count(rb"\r") - diff.count("\r") if diff else 0
     if unshown > 0:
         words += f"The diff leaves out {counted(unshown, 'carriage return')}."
     return Content.styled(words.rstrip(), "bold $text-warning")
@@ -145,15 +146,6 @@ def _hidden(question: ApprovalNeeded) -> list[str]:
         if found:
             return found  # the reason and the rule repeat what is asked
     return []
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        inside = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
-        for part in inside:
-            yield from _texts(part)
 
 
 STEPS = {"up": -1, "down": 1}

@@ -1,6 +1,7 @@
 """Completion in the prompt: commands and files that match the word at the cursor, and the list of them."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,8 @@ ROOM_FOR_ARGUMENT = 70
 """Narrower lists name commands without their arguments."""
 ROOM_FOR_DETAIL = 36
 """Columns from which on a path leaves room for what becomes of it."""
-_OPENERS = "([{<\"'`,;=:"
+_MENTION = r"(?:^|(?<=[\s(\[{<\"'`,;=:]))@([^@\s]*)$"
+"""Not an address, nor a decorator in the middle of a word. Compiled on first use."""
 
 
 class Token(Data, frozen=True):
@@ -60,18 +62,10 @@ class Completion(Data, frozen=True):
 def token_at(line: str, row: int, column: int) -> Token | None:
     """The token that ends at the cursor, if there is one."""
     before = line[:column]
-    if row == 0 and before.startswith("/") and not _has_space(before):
+    if row == 0 and re.fullmatch(r"/\S*", before):
         return Token("command", row, 0, before[1:])
-    at = before.rfind("@")
-    if at < 0 or _has_space(before[at:]):
-        return None
-    if at > 0 and not (before[at - 1].isspace() or before[at - 1] in _OPENERS):
-        return None  # an address, a decorator in the middle of a word
-    return Token("file", row, at, before[at + 1 :])
-
-
-def _has_space(text: str) -> bool:
-    return len(text.split(None, 1)) > 1 or text[-1:].isspace()
+    found = re.search(_MENTION, before)
+    return Token("file", row, found.start(), found[1]) if found else None
 
 
 def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Completion]:
