@@ -33,7 +33,8 @@ def option(names: str, about: str, **settings: Any) -> Any:
 
 def argument(about: str, **settings: Any) -> Any:
     """An argument of a command, whose default is not shown. `settings`: more of `typer.Argument`."""
-    return typer.Argument(help=about, **{"show_default": False, **settings})
+    settings.setdefault("show_default", False)
+    return typer.Argument(help=about, **settings)
 
 
 AsJson = Annotated[bool, option("--json", "Print JSON.")]
