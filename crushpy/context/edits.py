@@ -1,7 +1,7 @@
 """What editing the context would do: which messages it concerns, what it frees, what it costs in cache.
 
 Pure: says and refuses, changes nothing. A call and its results are one unit and are dropped and brought back
-together; the first request stays, and so does what a session started with.
+together; what a session started with stays.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from crushpy.context.facts import absolute
-from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, override_kind
+from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, Overrides, Seed, ToolCall, counted
@@ -19,6 +19,7 @@ SUPERSEDED = "superseded"
 """In place of a message's id: every view of a file that a later one replaces."""
 ALL = "all"
 """In place of a message's id: every message that is shortened or left out."""
+_KINDS: dict[str, EditKind] = {"shorten": "shorten", "drop": "drop", "remove": "drop", "restore": "restore"}
 DONE = {"shorten": "shortened", "drop": "dropped", "restore": "restored"}
 
 
@@ -67,11 +68,15 @@ class OldViews(Data, frozen=True, omit_defaults=False):
     """What cutting them frees."""
 
 
+def _shortened(message_id: str, head: int, tail: int) -> MessageOverride:
+    return MessageOverride(message_id, head, tail, kind="shorten")
+
+
 def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
     views = superseded_views(history, cwd=cwd)
-    shown = [message for message in views if not override_kind(overrides, message.id)]
+    shown = [message for message in views if not sent_state(overrides, message.id)]
     freed = {
-        message.id: size(message) - size(apply_override(message, MessageOverride(message.id, 0, 0)))
+        message.id: size(message) - size(apply_override(message, _shortened(message.id, 0, 0)))
         for message in shown
     }
     worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
@@ -86,31 +91,50 @@ def thoughts_left_behind(messages: Iterable[Message]) -> str:
 
 
 def effect_of_edits(
-    history: Sequence[Message], overrides: Overrides, wanted: Sequence[ContextEdit], *, cwd: str, size: Size
+    history: Sequence[Message],
+    overrides: Overrides,
+    wanted: Sequence[ContextEdit],
+    *,
+    cwd: str,
+    size: Size,
+    earlier: Sequence[Message] = (),
 ) -> EditEffect:
-    """The effect of all these edits together. Raises `UsageError` if one of them is impossible."""
-    planner = _Planner(history, overrides, cwd, size)
+    """The effect of all these edits together. `earlier` are messages before the history, of which a seed may
+    quote something. Raises `UsageError` if an edit is impossible."""
+    before = {message.id for message in earlier}
+    planner = _Planner(
+        (*earlier, *history),
+        overrides,
+        cwd,
+        lambda message: 0 if message.id in before else size(message),
+        before,
+    )
     for edit in wanted:
         planner.add(edit)
     return planner.effect()
 
 
 class _Planner:
-    def __init__(self, history: Sequence[Message], overrides: Overrides, cwd: str, size: Size) -> None:
+    def __init__(
+        self, history: Sequence[Message], overrides: Overrides, cwd: str, size: Size, before: set[str]
+    ) -> None:
         self._history = history
+        first = next((message.id for message in history if message.role == "user"), "")
+        self._kept_places = {first, *before}
+        """Prompts in whose place a line stays, if they are dropped."""
         self._overrides = overrides
         self._cwd = cwd
         self._size = size
         self._unit = {message.id: unit for unit in units(history) for message in unit}
         self._messages = {message.id: message for message in history}
-        self._kind = {message.id: override_kind(overrides, message.id) for message in history}
+        self._kind = {message.id: sent_state(overrides, message.id) for message in history}
         self._made: dict[str, MessageOverride] = {}
         self._asked: set[str] = set()
 
     def add(self, edit: ContextEdit) -> None:
         if edit.kind == "shorten" and edit.message_id == SUPERSEDED:
             offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size).message_ids
-            made = [MessageOverride(name, 0, 0) for name in offered]
+            made = [_shortened(name, 0, 0) for name in offered]
             problem = "There are no superseded views: no file was read twice, or they are shortened already."
         elif edit.kind == "restore" and edit.message_id == ALL:
             made = [MessageOverride(name, kind="restore") for name, kind in self._kind.items() if kind]
@@ -129,10 +153,10 @@ class _Planner:
             self._make(override)
 
     def _shorten(self, message: Message) -> list[MessageOverride]:
-        self._refuse_fixed(message, "shortened")
-        if self._kind[message.id] == "shorten":
+        self._refuse_seed(message, "shortened")
+        if self._kind[message.id] == "shortened":
             raise UsageError(f"Message {message.id} is shortened already.", "--restore shows it whole again.")
-        if self._kind[message.id] == "drop":
+        if self._kind[message.id] == "dropped":
             raise UsageError(
                 f"Message {message.id} is dropped: there is nothing to shorten.", "--restore it first."
             )
@@ -148,7 +172,7 @@ class _Planner:
         """An override that makes this message smaller; None if none does."""
         text = message.result.text if message.result else message.text
         for least, head, tail in LEVELS:
-            override = MessageOverride(message.id, head, tail)
+            override = _shortened(message.id, head, tail)
             if len(text) > least or message.images:
                 smaller = self._size(apply_override(message, override)) < self._size(message)
                 return override if smaller else None
@@ -156,16 +180,22 @@ class _Planner:
 
     def _drop(self, message: Message) -> list[MessageOverride]:
         for member in self._unit[message.id]:
-            self._refuse_fixed(member, "dropped")
-        if self._kind[message.id] == "drop":
+            self._refuse_seed(member, "dropped")
+        if self._kind[message.id] == "dropped":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
-        return [MessageOverride(member.id, kind="drop") for member in self._unit[message.id]]
+        return [
+            MessageOverride(member.id, kind="remove" if self._keeps_place(member) else "drop")
+            for member in self._unit[message.id]
+        ]
+
+    def _keeps_place(self, message: Message) -> bool:
+        return message.role == "user" and message.id in self._kept_places
 
     def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
         unit = self._unit[message.id]
         concerned = [
-            member for member in unit if self._kind[member.id] and (kind != "shorten" or member is message)
+            member for member in unit if self._kind[member.id] and (kind != "shortened" or member is message)
         ]
         if not concerned or (not kind and not message.calls):
             raise UsageError(
@@ -177,23 +207,19 @@ class _Planner:
     def _make(self, override: MessageOverride) -> None:
         before = self._made.get(override.message_id)
         if before is not None and before.kind != override.kind:
+            kinds = DONE[_KINDS[before.kind]], DONE[_KINDS[override.kind]]
             raise UsageError(
-                f"{override.message_id} cannot be {DONE[before.kind]} and {DONE[override.kind]} at once.",
+                f"{override.message_id} cannot be {kinds[0]} and {kinds[1]} at once.",
                 "A call and its results are dropped and restored together.",
             )
         self._made[override.message_id] = override
 
-    def _refuse_fixed(self, message: Message, what: str) -> None:
+    def _refuse_seed(self, message: Message, what: str) -> None:
         if any(isinstance(part, Seed) for part in message.parts):
             raise UsageError(
                 f"Message {message.id} cannot be {what}: it is the seed, the summary and the evidence that "
                 "this session started with.",
                 "`crushpy sessions undo-compaction ID` undoes the compaction.",
-            )
-        if message is next((message for message in self._history if message.role == "user"), None):
-            raise UsageError(
-                f"Message {message.id} cannot be {what}: it is the first user message, which stays.",
-                "A new conversation starts without it.",
             )
 
     def effect(self) -> EditEffect:
@@ -202,7 +228,7 @@ class _Planner:
         changed = [
             EditedMessage(
                 message.id,
-                self._made[message.id].kind,
+                _KINDS[self._made[message.id].kind],
                 now[message.id],
                 then[message.id],
                 message.id in self._asked,

@@ -240,7 +240,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     if named:
         yield Section("Tools called", (Entry(safe(named), 0),), counted=False)
     folded = str(ledger.messages)
-    if dropped := len(ledger.without):
+    if dropped := sum(kind in ("drop", "remove") for kind in ledger.edits.values()):
         folded += f", {counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
     yield Section("Messages folded", (Entry(folded, 0),), counted=False)
 

@@ -306,6 +306,22 @@ class FactReader:
         return tuple(named)[:MAX_PATHS]
 
 
+def facts_left(facts: MessageFacts, message: Message) -> MessageFacts:
+    """The facts of a message of which requests show only a part: `message` as they show it."""
+    text = message.result.text if message.result else request_text(message)
+    command, said = facts.command, facts.statements
+    return msgspec.structs.replace(
+        facts,
+        request=facts.request and Quote(message.id, text),
+        reply=facts.reply and Quote(message.id, text),
+        command=command
+        and msgspec.structs.replace(
+            command, lines=tuple(line for line in command.lines if line.strip() in text)
+        ),
+        statements=said and tuple(statement for statement in said if statement.text in text),
+    )
+
+
 def _bounded(text: str, message_id: str, most: int) -> str:
     """A text of a size that can be quoted; the stored message has the rest."""
     half = most // 2

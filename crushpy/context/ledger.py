@@ -77,8 +77,8 @@ class Ledger(Data, frozen=True):
     """In the user's requests."""
     loaded: tuple[str, ...] = ()
     """Skills and rules files, the latest last."""
-    without: frozenset[str] = frozenset()
-    """The messages that the user dropped: the ledger has no fact of theirs."""
+    edits: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The messages that the user edited, and how: the ledger has only facts of what is left of them."""
     unconfirmed: tuple[str, ...] = ()
     """Sentences of imported prompts that would be rules if the user had said them here."""
 
@@ -229,7 +229,7 @@ class _Writer:
             decisions[-MAX_DECISIONS:],
             numbers[-MAX_NUMBERS:],
             tuple(self._loaded)[-MAX_LOADED:],
-            before.without,
+            before.edits,
             before.unconfirmed,
         )
 

@@ -5,8 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.core.messages import Image, Message, MessageOverride, Overrides, Part, Text, ToolResult
+from crushpy.core.messages import Image, Message, MessageOverride, Overrides, Part, Seed, Text, ToolResult
 
+_seed = msgspec.json.Decoder(Seed)
 MIN_CHARS = 4_000
 """Results below this are not worth shortening at first."""
 LEVELS = ((MIN_CHARS, 1_500, 500), (1_000, 400, 150), (300, 100, 50))
@@ -15,6 +16,13 @@ LEVELS = ((MIN_CHARS, 1_500, 500), (1_000, 400, 150), (300, 100, 50))
 
 SentState = Literal["", "shortened", "dropped"]
 """How requests show a message: whole, shortened, or not at all."""
+_STATES: dict[str, SentState] = {
+    **dict.fromkeys(("fit", "shorten"), "shortened"),
+    **dict.fromkeys(("drop", "remove", "withdraw"), "dropped"),
+}
+EDITS = ("shorten", "drop", "remove", "withdraw")
+"""What the user did. It also applies to everything that is derived from the message."""
+REMOVED = "[removed by the user]"
 
 
 def shorten_text(text: str, override: MessageOverride) -> str:
@@ -22,7 +30,9 @@ def shorten_text(text: str, override: MessageOverride) -> str:
     if gone <= 0:
         return text
     tail = text[len(text) - override.tail :] if override.tail else ""
-    return f"{text[: override.head]}\n[... {gone} chars cut; recall {override.message_id} ...]\n{tail}"
+    what = f"{gone} chars cut; recall {override.message_id}"
+    what = "cut by the user" if override.kind == "shorten" else what
+    return f"{text[: override.head]}\n[... {what} ...]\n{tail}"
 
 
 def image_line(image: Image, why: str = "cut") -> str:
@@ -31,6 +41,10 @@ def image_line(image: Image, why: str = "cut") -> str:
 
 def apply_override(message: Message, override: MessageOverride) -> Message:
     """The message as a request shows it. Status and ids are unchanged; images become a line each."""
+    if override.kind == "renew":
+        return msgspec.structs.replace(message, parts=(_seed.decode(override.text),), tokens=0)
+    if override.kind == "remove":
+        return msgspec.structs.replace(message, parts=(Text(REMOVED),), tokens=0)
     return _rewritten(message, lambda text: shorten_text(text, override), "cut")
 
 
@@ -59,13 +73,14 @@ def apply_overrides(history: Iterable[Message], overrides: Overrides) -> list[Me
     """The history as a request shows it: some messages shortened, some left out."""
     shown: list[Message] = []
     for message in history:
-        match override_kind(overrides, message.id):
-            case "shorten":
+        override = overrides.get(message.id)
+        match override.kind if override else "":
+            case "fit" | "shorten" | "remove" | "renew":
                 shown.append(apply_override(message, overrides[message.id]))
-            case "":
-                shown.append(message)
-            case _:
+            case "drop" | "withdraw":
                 pass
+            case _:
+                shown.append(message)
     return shown
 
 
@@ -74,16 +89,19 @@ def by_message(overrides: Iterable[MessageOverride]) -> dict[str, MessageOverrid
     return {override.message_id: override for override in overrides}
 
 
-def override_kind(overrides: Overrides, message_id: str) -> Literal["", "shorten", "drop"]:
-    """How a message is shown: whole, shortened, or not at all."""
+def sent_state(overrides: Overrides, message_id: str) -> SentState:
     override = overrides.get(message_id)
-    return "" if override is None or override.kind == "restore" else override.kind
+    return _STATES.get(override.kind, "") if override else ""
+
+
+def users_edits(overrides: Iterable[MessageOverride]) -> dict[str, MessageOverride]:
+    """Those that the user made, by the id of their message; without those restored."""
+    return {key: override for key, override in by_message(overrides).items() if override.kind in EDITS}
 
 
 def sent_states(overrides: Iterable[MessageOverride]) -> dict[str, SentState]:
     """The messages that are not sent whole, and how they are."""
-    names: dict[str, SentState] = {"shorten": "shortened", "drop": "dropped"}
-    return {override.message_id: names[override.kind] for override in overrides if override.kind in names}
+    return {override.message_id: _STATES[override.kind] for override in overrides if override.kind in _STATES}
 
 
 def is_large(message: Message) -> bool:
@@ -98,7 +116,7 @@ def shorten_oldest(
     """Shortens large results from the oldest on until `enough(before, after)` says so, each once only."""
     made: list[MessageOverride] = []
     for message in history:
-        if override_kind(overrides, message.id) or not is_large(message):
+        if sent_state(overrides, message.id) or not is_large(message):
             continue
         override = MessageOverride(message.id)
         made.append(override)

@@ -399,6 +399,13 @@ class Message(Data, frozen=True):
         return next((part for part in self.parts if isinstance(part, Seed)), None)
 
     @property
+    def reports(self) -> list[TaskReport]:
+        """Of the tasks and branches that it tells the result of."""
+        told = [part.display for part in self.parts if isinstance(part, ToolResult)]
+        told += [part.branch for part in self.parts if isinstance(part, Note)]
+        return [report for report in told if isinstance(report, TaskReport)]
+
+    @property
     def result(self) -> ToolResult | None:
         for part in self.parts:
             if isinstance(part, ToolResult):
@@ -427,10 +434,14 @@ class MessageOverride(Data, frozen=True):
     """Characters kept of its beginning."""
     tail: int = 500
     """Characters kept of its end."""
-    kind: Literal["shorten", "drop", "restore"] = "shorten"
-    """Sent shortened, left out, or restored."""
+    kind: Literal["fit", "shorten", "drop", "remove", "withdraw", "restore", "renew"] = "fit"
+    """Sent shortened, because of the window's size (fit) or as the user wants it; left out, with a line in
+    its place (remove), or because it was never answered (withdraw); restored; a seed without what came from
+    messages that were edited since (renew)."""
     made_after: str = ""
     """The last message when it was made: usage reports up to it describe another request."""
+    text: str = ""
+    """Of a renewed seed: the seed, as JSON."""
 
 
 Overrides = Mapping[str, MessageOverride]

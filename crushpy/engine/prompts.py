@@ -312,7 +312,7 @@ class Prompts:
 
     async def _withdraw(self, submission: Submission) -> Submission:
         """Leaves a stored prompt out of the context. Returns a new one, to be sent again."""
-        await self._session.add_overrides([MessageOverride(submission.prompt.id, kind="drop")])
+        await self._session.add_overrides([MessageOverride(submission.prompt.id, kind="withdraw")])
         self._runtime.agent.policy.history_replaced()
         return msgspec.structs.replace(
             submission, prompt=msgspec.structs.replace(submission.prompt, id=new_id())

@@ -12,6 +12,7 @@ from crushpy.core.messages import Data, Message, MessageOverride
 from crushpy.storage import session_rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import Carried, SessionInfo
+from crushpy.storage.search_store import load_search_reach
 from crushpy.storage.storage_thread import Subject, stored, written
 
 END_REASONS = {"agent": "new_session"}
@@ -100,12 +101,15 @@ class BoundaryStore(Subject):
         self._db.execute_many(sql.SAVE_OVERRIDE, rows)
 
     @stored
-    def load_overrides(self, session_id: str) -> list[MessageOverride]:
-        """The overrides of this session and of those it continues, the first session's first."""
+    def load_overrides(self, session_id: str, *, aside: bool = False) -> list[MessageOverride]:
+        """The overrides of this session and of those it continues, the first session's first. Before them, if
+        `aside`, those of branches and tasks that a search finds."""
+        lineage = [session.id for session in session_rows.load_lineage(self._db, session_id)]
+        others = set(load_search_reach(self._db, session_id)).difference(lineage) if aside else ()
         return [
             override
-            for session in session_rows.load_lineage(self._db, session_id)
-            for override in self._db.execute(sql.LIST_OVERRIDES, session=session.id)
+            for session in (*others, *lineage)
+            for override in self._db.execute(sql.LIST_OVERRIDES, session=session)
         ]
 
     # --- reading ---------------------------------------------------------------------------------------

@@ -266,9 +266,11 @@ class MessageOverrideTable(Table, table=True):
     head: int = _integer()
     tail: int = _integer()
     kind: str = _text("shorten")
-    """shorten, drop or restore."""
+    """As in `MessageOverride`."""
     made_after: str = _text("")
     """The last message of the session when it was made."""
+    text: str = _text("")
+    """Of a renewed seed: the seed, as JSON."""
 
 
 class ContextStatusTable(Table, table=True):

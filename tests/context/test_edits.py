@@ -12,7 +12,7 @@ from crushpy.context.budget import Budget
 from crushpy.context.edits import ContextEdit, EditEffect, effect_of_edits, old_views, superseded_views
 from crushpy.context.history import well_formed
 from crushpy.context.inspect import inspect
-from crushpy.context.overrides import apply_overrides, by_message
+from crushpy.context.overrides import REMOVED, apply_overrides, by_message
 from crushpy.context.partition import units
 from crushpy.context.render import message_text
 from crushpy.core.errors import UsageError
@@ -63,8 +63,15 @@ def test_a_result_is_shortened_by_itself_and_a_call_with_its_results() -> None:
     assert [message.message_id for message in alone.messages] == [LONG_RESULT]
     assert 0 < alone.tokens_freed < size(HISTORY[2])
     shown = apply_overrides(HISTORY, by_message(alone.overrides))[2]
-    assert shown.result is not None and f"recall {LONG_RESULT}" in shown.result.text
+    assert shown.result is not None and "[... cut by the user ...]" in shown.result.text
     assert [message.message_id for message in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
+
+
+def test_the_first_prompt_leaves_a_line_in_its_place_when_it_is_dropped() -> None:
+    dropped = plan(("drop", "first"))
+    shown = apply_overrides(HISTORY, by_message(dropped.overrides))
+    assert [message.id for message in shown] == [message.id for message in HISTORY]
+    assert (shown[0].text, shown[1:]) == (REMOVED, HISTORY[1:])
 
 
 def test_restored_message_is_sent_whole_with_its_unit() -> None:
@@ -83,8 +90,6 @@ def test_restored_message_is_sent_whole_with_its_unit() -> None:
 @pytest.mark.parametrize(
     ("edits", "words"),
     [
-        ([("drop", "first")], "Message first cannot be dropped: it is the first user message"),
-        ([("shorten", "first")], "Message first cannot be shortened: it is the first user message"),
         ([("drop", "nosuch")], "There is no message 'nosuch'"),
         ([("drop", " ")], "There is no message ' '"),
         ([("drop", "superseded")], "There is no message 'superseded'"),

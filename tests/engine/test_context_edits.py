@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from scripted_llm.replies import Call, Overflow, Reply
+from scripted_llm.replies import Call, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.context.edits import ContextEdit
 from crushpy.core.errors import UsageError
-from crushpy.core.events import BoundaryCommitted
+from crushpy.core.events import BoundaryCommitted, TitleChanged
 from crushpy.core.messages import Message, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -79,7 +79,7 @@ async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: Sc
     for opened in (again, branch, rewound):
         sent = await asked(opened, llm)
         assert "The first answer." not in sent
-        assert "planted-1\\" in sent and "planted-200" not in sent and "chars cut; recall" in sent
+        assert "planted-1\\" in sent and "planted-200" not in sent and "cut by the user" in sent
 
 
 async def test_a_dry_run_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None:
@@ -116,13 +116,9 @@ async def test_the_old_reading_is_void_and_so_it_is_after_a_restart(talks: Talks
     assert third.conversation.context.budget().used == 20_010, "a report after the edit holds"
 
 
-async def test_dropped_message_is_found_by_recall_and_search(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_the_users_search_finds_a_dropped_message(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     await talk.conversation.context.edit(drop(talk, "planted"))
-    llm.script(Reply(calls=[Call("recall", {"query": "planted-77"})]), "Found.")
-    await talk.ask("what was it?")
-    answer = llm.requests[-1].body["messages"][-1]
-    assert answer["role"] == "tool" and "planted-77" in answer["content"]
     assert await talk.conversation.sessions.search("planted-77", within=talk.conversation.info.id)
 
 
@@ -130,7 +126,6 @@ async def test_a_boundary_after_drops_neither_summarises_them_nor_keeps_them_as_
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
-    parent = talk.conversation.info.id
     planted = found(talk, "planted").id
     await talk.conversation.context.edit(drop(talk, "planted"))
     llm.script("Notes of the rest.")
@@ -139,8 +134,6 @@ async def test_a_boundary_after_drops_neither_summarises_them_nor_keeps_them_as_
     assert "The first answer." in read and "planted" not in read
     sent = await asked(talk, llm)
     assert "planted" not in sent and "3 messages were dropped by the user" in sent
-    with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the compaction"):
-        await talk.conversation.context.edit([ContextEdit("restore", planted)])
     assert await talk.conversation.context.undo_compaction()
     sent = await asked(talk, llm, "after the undo")
     assert "planted-400" not in sent and "the first request" in sent, "the parent is as it was edited"
@@ -148,7 +141,9 @@ async def test_a_boundary_after_drops_neither_summarises_them_nor_keeps_them_as_
     assert "planted-400" in await asked(talk, llm, "all of it")
 
 
-async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_what_is_dropped_in_a_child_stays_dropped_when_the_compaction_is_undone(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
     talk = await worked(talks, llm)
     llm.script("Notes.")
     flags = {**WIDE, "compaction.keep_recent_tokens": 20_000}
@@ -161,7 +156,7 @@ async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks,
     await talk.conversation.context.edit([ContextEdit("drop", carried.id)])
     assert "The second answer." not in await asked(talk, llm)
     assert await talk.conversation.context.undo_compaction()
-    assert "The second answer." in await asked(talk, llm, "again")
+    assert "The second answer." not in await asked(talk, llm, "again")
 
 
 async def test_the_seed_and_messages_of_other_sessions_are_refused(talks: Talks, llm: ScriptedLLM) -> None:
@@ -285,3 +280,99 @@ async def test_recall_does_not_find_a_dropped_message(talks: Talks, llm: Scripte
     results = [body["content"] for body in llm.requests[-1].body["messages"] if body["role"] == "tool"][-2:]
     assert results[0] == f"The user dropped message {message.id}."
     assert "Nothing earlier matches" in results[1]
+
+
+async def test_the_first_prompt_can_be_dropped_and_leaves_a_line_in_its_place(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    await talk.conversation.context.edit(drop(talk, "the first request"))
+    sent = await asked(talk, llm)
+    assert "the first request" not in sent and "[removed by the user]" in sent and "I look." in sent
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    assert "the first request" not in json.dumps(llm.requests[-1].body["messages"])
+    sent = await asked(talk, llm, "and now")
+    assert "the first request" not in sent and "<request>\\n[removed by the user]\\n</request>" in sent
+    assert "1 message was dropped by the user" in sent
+
+
+async def test_a_prompt_that_a_seed_quotes_can_be_dropped_and_restored(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    await asked(talk, llm, SECRET)
+    quoted = found(talk, SECRET).id
+    llm.script("A summary.", "Another summary.")
+    assert await talk.conversation.context.compact()
+    assert SECRET in await asked(talk, llm)
+    await talk.conversation.context.edit([ContextEdit("drop", quoted)])
+    sent = await asked(talk, llm)
+    assert "48713" not in sent and "vault" not in sent and "A summary." in sent
+    assert not (await talk.conversation.rules.listed()).rules
+    await talk.close()
+    talk = await talks(flags=WIDE, session=talk.conversation.info.id)
+    assert "vault" not in await asked(talk, llm)
+    await talk.conversation.context.edit([ContextEdit("restore", quoted)])
+    assert SECRET in await asked(talk, llm)
+
+
+async def test_a_shortened_prompt_leaves_only_facts_of_what_is_left(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    filler = "Some words of no meaning. " * 20
+    await asked(talk, llm, f"Never touch first.py. {filler} {SECRET}. {filler} Never touch last.py.")
+    await talk.conversation.context.edit([ContextEdit("shorten", found(talk, SECRET).id)])
+    assert [rule.text for rule in (await talk.conversation.rules.listed()).rules] == [
+        "Never touch first.py.",
+        "Never touch last.py.",
+    ]
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    assert "vault" not in json.dumps(llm.requests[-1].body["messages"])
+    sent = await asked(talk, llm)
+    assert "vault" not in sent and "48713" not in sent and "Never touch first.py." in sent
+
+
+async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_cut(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Reply("I ask.", calls=[Call("task", {"prompt": "look for hush"})]), "hush is a word", "Done.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("delegate it")
+    await talk.conversation.context.edit(drop(talk, "I ask."))
+    await asked(talk, llm, f"{'x ' * 200} vault {'y ' * 200}")
+    await talk.conversation.context.edit([ContextEdit("shorten", found(talk, "vault").id)])
+    by_id = Call("recall", {"message_id": found(talk, "vault").id})
+    llm.script(Reply(calls=[Call("recall", {"query": "word"}), by_id]), "Nothing.")
+    await talk.ask("look it up")
+    results = [body["content"] for body in llm.requests[-1].body["messages"] if body["role"] == "tool"]
+    assert "Nothing earlier matches" in results[0]
+    assert "vault" not in results[1] and "cut by the user" in results[1]
+
+
+async def test_what_is_dropped_in_a_branch_is_not_returned_with_it(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    assert await talk.conversation.context.open_branch("look aside", begin=False)
+    llm.script("The answer inside.", "The answer with hush.")
+    await talk.ask("look")
+    await talk.ask("and again")
+    await talk.conversation.context.edit([*drop(talk, "hush"), *drop(talk, "The first answer.")])
+    assert await talk.conversation.context.return_to_parent()
+    sent = await asked(talk, llm)
+    assert "The answer inside." in sent and "hush" not in sent
+    assert "The first answer." not in sent, "an edit of what the parent said lasts, too"
+
+
+async def test_a_withdrawn_prompt_does_not_count_as_dropped(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script("The answer.", "A title", Stall(Reply("Never."), after=0))
+    talk = await talks(flags=WIDE, interactive=True)
+    await talk.ask("the first request")
+    await talk.until_event(TitleChanged)
+    talk.conversation.submit("a prompt of hush")
+    await llm.wait_requests(3)
+    talk.conversation.interrupt()
+    await talk.until(lambda: not talk.conversation.busy)
+    llm.script("A summary.")
+    assert await talk.conversation.context.compact()
+    sent = await asked(talk, llm)
+    assert "hush" not in sent and "dropped by the user" not in sent

@@ -401,7 +401,7 @@ async def test_version_18_is_copied_whole_and_left_as_it_is(old: Path, tmp_path:
     assert texts[0] == "repair the zebra parser" and texts[-1] == "Done."
     carried = await target.boundaries.load_carried(tip.id)
     assert (
-        carried.overrides == (MessageOverride("01msg0000000000000000000t1", 10, 10),)
+        carried.overrides == (MessageOverride("01msg0000000000000000000t1", 10, 10, "shorten"),)
         and len(carried.tail) == 2
     )
     assert [note.text for note in await target.notes.load(root)] == ["interrupted"]

@@ -2,13 +2,15 @@
 
 from functools import partial
 
+from crushpy.context.overrides import apply_overrides, users_edits
 from crushpy.context.render import message_text
 from crushpy.context.tags import own_words
 from crushpy.core.errors import UsageError
+from crushpy.core.messages import MessageOverride, Overrides
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.draft import BoundaryPlanner
-from crushpy.engine.compaction.pins_and_rules import PinService, dropped_messages
+from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
@@ -65,25 +67,45 @@ MAX_HITS = 8
 MAX_CHARS = 24_000
 
 
+async def _hidden(store: Store, session: LiveSession) -> Overrides:
+    """The user's edits of all messages that a search finds. What a dropped call or note has opened, a task or
+    a branch, is dropped with it."""
+    here = session.info.id
+    edits = users_edits(await store.boundaries.load_overrides(here, aside=True))
+    dropped = [edit for edit in edits.values() if edit.kind != "shorten"]
+    opened = {
+        part.session_id
+        for edit in dropped
+        for part in (await store.messages.get(edit.message_id, within=here)).reports
+    }
+    for other in await store.sessions.load_conversation(session.info.root_id) if opened else ():
+        if other.id in opened or other.parent_id in opened:  # parents come first
+            opened.add(other.id)
+            inside = await store.messages.load(other.id)
+            edits |= {message.id: MessageOverride(message.id, kind="drop") for message in inside}
+    return edits
+
+
 async def recall(store: Store, session: LiveSession, query: str, message_id: str) -> str:
     """Text for the model. Messages of the current request are not repeated."""
     shown, session_id = session.in_view(), session.info.id
-    dropped = await dropped_messages(store, session_id)
+    edits = await _hidden(store, session)
     try:
         if message_id:
             found = await store.messages.get(message_id, within=session_id)
-            if found.id in dropped:
+            left = apply_overrides([found], edits)
+            if not left:
                 return f"The user dropped message {found.id}."
-            text = message_text(found)
+            text = message_text(left[0])
             more = f"\n[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
             return text[:MAX_CHARS] + (more if len(text) > MAX_CHARS else "")
         # Paths below the working directory are relative, as the model mostly writes them.
         here = session.info.cwd.rstrip("/")
         words = query.replace(f"{here}/", "") or query if here else query
-        hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown) + len(dropped))
+        hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown) + len(edits))
     except UsageError as error:
         return str(error)
-    hits = [hit for hit in hits if hit.message_id not in dropped]
+    hits = [hit for hit in hits if hit.message_id not in edits]
     fresh = [hit for hit in hits if hit.message_id not in shown][:MAX_HITS]
     if not fresh:
         seen = " The matches are already in the current request." if hits else ""

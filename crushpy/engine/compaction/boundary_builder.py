@@ -13,7 +13,7 @@ from crushpy.context.carried import loaded_facts
 from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.earlier_notes import unmentioned_notes
 from crushpy.context.facts import NOTHING
-from crushpy.context.overrides import apply_overrides, by_message, override_kind
+from crushpy.context.overrides import apply_overrides, by_message, sent_state
 from crushpy.context.plan import overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
@@ -186,7 +186,7 @@ class BoundaryBuilder:
         overrides = by_message(fitted)
         shown = apply_overrides(parts.tail, overrides)
         known = self._session.overrides
-        kept = {message.id: known[message.id] for message in parts.tail if override_kind(known, message.id)}
+        kept = {message.id: known[message.id] for message in parts.tail if sent_state(known, message.id)}
         carried = "\n".join((text, *map(message_text, shown)))
         cwd, left = self._session.info.cwd, {message.id for message in parts.middle}
         draft.overrides = tuple({**kept, **overrides}.values())

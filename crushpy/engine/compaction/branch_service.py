@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crushpy.context.facts import NOTHING, FactReader, MessageFacts
+from crushpy.context.overrides import apply_overrides, users_edits
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.pins_and_rules import dropped_messages, stored_facts
+from crushpy.engine.compaction.pins_and_rules import stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (
@@ -96,7 +97,7 @@ class BranchService:
     def _last_text(self) -> str:
         """The last thing the agent said in the innermost branch; empty if it said nothing."""
         first = self._session.branches[-1].first
-        for message in reversed(self._session.history):
+        for message in reversed(self._view.shown()):
             if message.role == "assistant" and message.says_something:
                 return message.text.strip()
             if message.id == first:
@@ -132,12 +133,13 @@ class BranchService:
         start = next(number for number, session in enumerate(lineage) if session.id == branch.session_id)
         chain = lineage[start:]  # a boundary inside a branch continues it
         messages = [message for member in chain for message in await store.messages.load(member.id)]
-        returned = self._returned_text(branch, text, ending, messages)
+        edits = users_edits(await store.boundaries.load_overrides(branch_tip.id))
+        returned = self._returned_text(branch, text, ending, apply_overrides(messages, edits))
         report = self._report(branch, returned, chain, messages)
         answer = _answer(branch, returned, report, ending)
         carried = {name: getattr(branch_tip, name) for name in _CARRIED}
         last = (await store.messages.load_ends(parent.id, 1))[-1:]
-        fork, overrides = None, ()
+        fork, overrides, inside, result = None, (), list[MessageFacts](), None
         if parent.end_reason == BRANCH and all(message.id in tail for message in last):
             info = msgspec.structs.replace(parent, **carried, end_reason="", ended_at=None)
         else:  # it went on without this branch: what came since stays there
@@ -146,19 +148,17 @@ class BranchService:
             )
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
-        inside, dropped = list[MessageFacts](), await dropped_messages(store, branch_tip.id)
         for member in chain:
             reader = FactReader(member.cwd, (), session.phrases)
-            inside += await stored_facts(store, member.id, reader, dropped=dropped)
+            inside += await stored_facts(store, member.id, reader, edits=edits)
         facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside))}
-        result = None
         if pending is not None:
             pending = msgspec.structs.replace(pending, text=f"returned to {info.id}")
             result = result_message(pending)
             facts[result.id] = NOTHING
-        used, problem = self._view.now().budget.used, _ENDINGS.get(ending, "")
-        after = (opening.tokens_before if opening is not None else 0) + report.folded
-        ids, sizes = (new_id(), branch_tip.id, info.id), (used, after, report.cost)
+        after, problem = (opening.tokens_before if opening else 0) + report.folded, _ENDINGS.get(ending, "")
+        used, ids = self._view.now().budget.used, (new_id(), branch_tip.id, info.id)
+        sizes = used, after, report.cost
         boundary = StoredBoundary(*ids, RETURN, *sizes, created_at=now, problem=problem, moment=branch.goal)
         await store.boundaries.add(
             boundary, info, answer, result=result, facts=facts, fork=fork, overrides=overrides

@@ -11,10 +11,11 @@ from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
 from crushpy.context.forecast import CompactionCost, Forecast, Prices, forecast, turn_usages
 from crushpy.context.inspect import Inspection
-from crushpy.context.overrides import apply_overrides, by_message
+from crushpy.context.overrides import apply_overrides, by_message, users_edits
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
+from crushpy.core.boundary import FORK
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Data, Message, Usage
+from crushpy.core.messages import Data, Message, MessageOverride, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.preparation import ORDINARY
@@ -26,6 +27,7 @@ from crushpy.engine.session.session import load_session
 from crushpy.engine.session.tree import undo_compaction
 from crushpy.engine.side_calls import answer_aside
 from crushpy.llm.protocol import ModelInfo
+from crushpy.security.sanitize import to_json
 from crushpy.util.uncancellable import uncancellable
 
 if TYPE_CHECKING:
@@ -162,33 +164,54 @@ class ContextService:
         """
         if not dry_run and self._run_slot.busy:
             raise UsageError("Not while the agent is working.", "Interrupt it first.")
-        for edit in edits:
-            await self._refuse_foreign(edit.message_id)
         await self._agent.view.counted()  # sizes are in the model's tokens from now on
-        session = self._session
+        session, earlier = self._session, await self._earlier(edits)
+        before = await self._store.boundaries.load_overrides(session.info.id) if earlier else ()
         effect = effect_of_edits(
-            session.history, session.overrides, edits, cwd=session.info.cwd, size=self._scope.gauge.size
+            session.history,
+            {**by_message(before), **session.overrides},
+            edits,
+            cwd=session.info.cwd,
+            size=self._scope.gauge.size,
+            earlier=earlier,
         )
         if not dry_run:
             await uncancellable(self._apply(effect))
         return effect
 
-    async def _apply(self, effect: EditEffect) -> None:
-        await self._session.add_overrides(effect.overrides)
-        self._agent.policy.history_replaced()
+    async def _earlier(self, edits: Sequence[ContextEdit]) -> list[Message]:
+        """The messages before a compaction, if one of them is edited: the seed may quote it. Raises for one
+        that did not lead here."""
+        session, here = self._session, {message.id for message in self._session.history}
+        names = {edit.message_id.strip() for edit in edits} - {ALL, SUPERSEDED}
+        elsewhere = {name for name in names if not any(known.startswith(name) for known in here)}
+        if not elsewhere or not session.stored:
+            return []
+        for name in elsewhere:
+            await self._store.messages.find(name, within=session.info.id)
+        lineage = await self._store.messages.load_lineage(session.info.id)
+        return [message for message in lineage if message.id not in here and not message.seed]
 
-    async def _refuse_foreign(self, name: str) -> None:
-        """Raises for a message of an earlier session, saying where it is."""
-        session = self._session
-        here = any(message.id.startswith(name.strip()) for message in session.history)
-        if here or name in (ALL, SUPERSEDED) or not session.stored:
-            return
-        place = await self._store.messages.find(name, within=session.info.id)
-        raise UsageError(
-            f"message {place.message_id} is of session {place.session_id}, before the compaction: "
-            "it is not sent any more",
-            f"`crushpy sessions show {place.session_id}` shows it; --at {place.message_id} goes back to it.",
-        )
+    async def _apply(self, effect: EditEffect) -> None:
+        """Stores the edits with this session, and with those that undoing a compaction or returning from a
+        branch leads back to. A seed that has facts of the messages is written again."""
+        store, session = self._store, self._session
+        edited = {override.message_id for override in effect.overrides}
+        await session.add_overrides(effect.overrides)
+        for info in reversed(await store.sessions.load_lineage(session.info.id)):
+            if info.id != session.info.id:
+                await store.boundaries.add_overrides(info.id, effect.overrides)
+            own = await store.messages.load(info.id)
+            if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
+                edits = users_edits(await store.boundaries.load_overrides(info.id))
+                renewed = await self._agent.planner.renewed_seed(info, seed, edits)
+                override = MessageOverride(own[0].id, kind="renew", text=to_json(renewed).decode())
+                await store.boundaries.add_overrides(info.id, [override])
+                if info.id == session.info.id:
+                    session.overrides[own[0].id] = override
+            if info.kind == FORK:  # what it was forked from is another conversation
+                break
+        self._agent.policy.history_replaced()
 
     # --- compaction -------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """One boundary before it is stored: how it was asked for, its plan, what it carries, its review."""
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Literal
 
@@ -31,9 +32,12 @@ from crushpy.llm.provider_factory import usual_placement
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Compaction
+from crushpy.storage.records import SessionInfo
 from crushpy.tools.errors import ToolError
 from crushpy.util.pending_answers import PendingAnswers
 
+_QUOTE = re.compile(r'<(\w+) id="(?P<message_id>\w+)".*?</\1>', re.DOTALL)
+"""In the quotes of a seed: what is quoted cannot close our tags."""
 MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 """Of the evidence that hooks add."""
 
@@ -221,16 +225,33 @@ class BoundaryPlanner:
 
     async def evidence(self, state: WindowState, most: int | None = None) -> str:
         """The evidence by the facts last read, in at most `most` tokens."""
-        limits = self.token_budget(state)
+        return await self._evidence_of(self.ledger, self._session.info, self.token_budget(state), most)
+
+    async def _evidence_of(
+        self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, most: int | None = None
+    ) -> str:
         return await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
             build_evidence,
-            self.ledger,
-            await take_snapshot(self._session.info, self._scope.services.workspace),
+            ledger,
+            await take_snapshot(info, self._scope.services.workspace),
             limit=limits.evidence if most is None else most,
             request_limit=limits.longest_quote,
             count=self._gauge.count,
             redact=redact,
         )
+
+    async def renewed_seed(self, info: SessionInfo, seed: Seed, edited: Collection[str]) -> Seed:
+        """The seed that a session of this lineage would have now: its evidence, rules and quotes without what
+        the user edited since. Its summary is prose, and stays."""
+        scope = self._scope
+        ledger = await load_ledger(self._session, scope.services.store, store_missing=False, before=info)
+        evidence = await self._evidence_of(ledger, info, self.token_budget(self._view.now()))
+        quotes = "\n".join(
+            quote[0] for quote in _QUOTE.finditer(seed.quotes) if quote["message_id"] not in edited
+        )
+        loaded = tuple(item for item in seed.loaded if item.kind == "hook" or item.key in ledger.loaded)
+        rules = (await carried_rules(scope, ledger)).text
+        return msgspec.structs.replace(seed, evidence=evidence, rules=rules, quotes=quotes, loaded=loaded)
 
     async def ask_hooks(self, draft: BoundaryDraft) -> None:
         """Adds the evidence of hooks. They may block a boundary that can wait: raises Declined."""
@@ -284,9 +305,10 @@ class BoundaryPlanner:
         return None if plan is None else self._with_stored_middle(plan)
 
     def _with_stored_middle(self, plan: Plan) -> Plan:
-        """A summariser reads the stored messages, not the shortened ones."""
-        stored = {message.id: message for message in self._session.history}
-        middle = tuple(stored[message.id] for message in plan.parts.middle)
+        """A summariser reads the stored messages, not those shortened to fit the window."""
+        fitted = {key for key, made in self._session.overrides.items() if made.kind == "fit"}
+        stored = {message.id: message for message in self._session.history if message.id in fitted}
+        middle = tuple(stored.get(message.id, message) for message in plan.parts.middle)
         return msgspec.structs.replace(plan, parts=msgspec.structs.replace(plan.parts, middle=middle))
 
     def summary_job(self, options: BoundaryOptions, plan: Plan, focus: str = "") -> SummaryJob:

@@ -3,18 +3,19 @@ lineage."""
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from crushpy.context.carried import CarriedPins, PinView, carry_pins, pin_limit, pins_text
 from crushpy.context.evidence import WorkspaceSnapshot
-from crushpy.context.facts import NOTHING, FactReader, MessageFacts
+from crushpy.context.facts import NOTHING, FactReader, MessageFacts, facts_left
 from crushpy.context.ledger import Ledger
-from crushpy.context.overrides import by_message, override_kind
+from crushpy.context.overrides import apply_overrides, users_edits
 from crushpy.context.standing_rules import (
     ADDED,
     WITHDRAWN,
@@ -28,7 +29,7 @@ from crushpy.context.standing_rules import (
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice, RuleChanged
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, Pin, ToolCall, counted
+from crushpy.core.messages import Data, Message, Note, Overrides, Pin, ToolCall, counted
 from crushpy.core.templates import PHRASES, Templates, read_phrases, read_template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import LiveSession
@@ -362,32 +363,37 @@ _facts = msgspec.json.Decoder(MessageFacts)
 _ledger = msgspec.json.Decoder(Ledger)
 
 
-async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool) -> Ledger:
-    """The facts of the whole lineage, this session included, without those of messages that the user dropped.
-    Facts are stored with their messages, so no message is read. Missing ones are extracted once, and stored
-    if `store_missing`. Imported prompts set no rules: they are not the user's words here."""
-    info = session.info
+async def load_ledger(
+    session: LiveSession, store: Store, *, store_missing: bool, before: SessionInfo | None = None
+) -> Ledger:
+    """The facts of the whole lineage, this session included, or only those `before` one of its sessions. They
+    lack what the user dropped. Facts are stored with their messages, so no message is read. Missing ones are
+    extracted once, and stored if `store_missing`. Imported prompts set no rules: they are not the user's
+    words here."""
+    info = before or session.info
     stored = await store.boundaries.load_ledger(info.id)
     phrases = session.phrases() if session.phrases else None
-    dropped = frozenset(await dropped_messages(store, info.id))
+    edits = users_edits(await store.boundaries.load_overrides(info.id))
+    kinds = {message_id: edit.kind for message_id, edit in edits.items()}
     foreign = ImportedPrompts(await _last_imported(store, info.root_id))
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
         reader = FactReader(info.cwd, (), session.phrases)
-        return await stored_facts(store, session_id, reader, last, store_missing, dropped, foreign)
+        return await stored_facts(store, session_id, reader, last, store_missing, edits, foreign)
 
-    before = _ledger.decode(stored) if stored else None
-    edited = dropped.difference(message.id for message in session.own_messages)
-    if before is None or foreign.last or before.without != edited:
-        # A fork, a branch, imported, stored without a ledger, or before a drop; the next boundary stores it.
+    ledger = _ledger.decode(stored) if stored and before is None else None
+    own_ids = {message.id for message in session.own_messages}
+    edited = {message_id: kind for message_id, kind in kinds.items() if message_id not in own_ids}
+    if ledger is None or foreign.last or ledger.edits != edited:
+        # A fork, a branch, imported, stored without a ledger, or before an edit; the next boundary stores it.
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
-        before = Ledger().merged(found, messages=len(found), phrases=phrases)
-    own = await read(info.id)
-    before = msgspec.structs.replace(before, without=dropped, unconfirmed=tuple(foreign.rules))
-    return await asyncio.to_thread(before.merged, own, messages=len(session.own_messages), phrases=phrases)
+        ledger = Ledger().merged(found, messages=len(found), phrases=phrases)
+    own, many = (await read(info.id), len(own_ids)) if before is None else ((), 0)
+    ledger = msgspec.structs.replace(ledger, edits=kinds, unconfirmed=tuple(foreign.rules))
+    return await asyncio.to_thread(ledger.merged, own, messages=many, phrases=phrases)
 
 
 async def _last_imported(store: Store, root_id: str) -> int:
@@ -414,23 +420,17 @@ class ImportedPrompts:
         return msgspec.structs.replace(facts, statements=plain)
 
 
-async def dropped_messages(store: Store, session_id: str) -> list[str]:
-    """The messages that the user dropped from the requests of this session and of those it continues."""
-    overrides = by_message(await store.boundaries.load_overrides(session_id))
-    return [message_id for message_id in overrides if override_kind(overrides, message_id) == "drop"]
-
-
 async def stored_facts(
     store: Store,
     session_id: str,
     reader: FactReader,
     last: int = EVERYTHING,
     store_missing: bool = False,
-    dropped: Collection[str] = (),
+    edits: Overrides = MappingProxyType({}),
     imported: ImportedPrompts | None = None,
 ) -> Sequence[MessageFacts]:
     """The facts of each message of a session up to number `last`; `reader` extracts those not stored.
-    `dropped` messages have none, and those that were `imported` have no rules."""
+    `edits` of the user leave out what is not sent, and messages that were `imported` have no rules."""
     imported = imported or ImportedPrompts()
     rows = await store.messages.load_facts(session_id, last)
     known = {message_id: row for message_id, _, row in rows if row is not None}
@@ -443,10 +443,17 @@ async def stored_facts(
             read = zip(messages, found, strict=True)
             missing = {message.id: facts for message, facts in read if message.id not in known}
             await store.messages.save_facts(session_id, missing)
-    return [
-        NOTHING if message_id in dropped else imported.without_rules(number, facts)
-        for (message_id, number, _), facts in zip(rows, found, strict=False)
-    ]
+    shown = dict[str, Message]()
+    if any(message_id in edits for message_id, _, _ in rows):
+        stored = await store.messages.load(session_id)
+        shown = {message.id: message for message in apply_overrides(stored, edits)}
+
+    def left(message_id: str, number: int, facts: MessageFacts) -> MessageFacts:
+        if message_id in edits:
+            facts = facts_left(facts, shown[message_id]) if message_id in shown else NOTHING
+        return imported.without_rules(number, facts)
+
+    return [left(*row[:2], facts) for row, facts in zip(rows, found, strict=False)]
 
 
 async def take_snapshot(info: SessionInfo, workspace: Workspace) -> WorkspaceSnapshot:

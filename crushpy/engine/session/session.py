@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.history import missing_results
-from crushpy.context.overrides import SentState, by_message, override_kind, sent_states
+from crushpy.context.overrides import SentState, apply_overrides, by_message, sent_state, sent_states
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
 from crushpy.core.boundary import BRANCH, Trigger
@@ -131,12 +131,12 @@ class LiveSession:
 
     @property
     def seed(self) -> Seed | None:
-        """What this session started with, if it continues another."""
-        return self.history[0].seed if self.history else None
+        """What this session started with, if it continues another, as requests contain it."""
+        return next((message.seed for message in apply_overrides(self.history[:1], self.overrides)), None)
 
     def in_view(self) -> set[str]:
         """Ids of the messages that a request contains in full."""
-        return {message.id for message in self.history if not override_kind(self.overrides, message.id)}
+        return {message.id for message in self.history if not sent_state(self.overrides, message.id)}
 
     def has_loaded(self, key: str) -> bool:
         """Whether requests contain all of what `key` names: a skill or a rules file."""

@@ -278,6 +278,7 @@ SQLITE = (
         tail INTEGER NOT NULL,
         kind TEXT DEFAULT 'shorten' NOT NULL,
         made_after TEXT DEFAULT '' NOT NULL,
+        text TEXT DEFAULT '' NOT NULL,
         PRIMARY KEY (session_id, message_id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )
@@ -703,6 +704,7 @@ POSTGRESQL = (
         tail BIGINT NOT NULL,
         kind TEXT COLLATE "C" DEFAULT 'shorten' NOT NULL,
         made_after TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        text TEXT COLLATE "C" DEFAULT '' NOT NULL,
         PRIMARY KEY (session_id, message_id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )
@@ -866,7 +868,7 @@ DEFAULTS: dict[str, dict[str, str]] = {
     "ledger": {},
     "listed_task": {},
     "message": {"usage": "NULL"},
-    "message_override": {"kind": "'shorten'", "made_after": "''"},
+    "message_override": {"kind": "'shorten'", "made_after": "''", "text": "''"},
     "output": {},
     "pin": {},
     "task_list": {},
@@ -895,7 +897,7 @@ COLUMNS = {
     "ledger": ("session_id", "facts",),
     "listed_task": ("root_id", "number", "name", "state", "session_id", "result_id", "branch", "changes", "error", "steps", "tokens", "cost",),
     "message": ("number", "id", "session_id", "seq", "role", "parts", "model", "usage", "finish", "tokens", "created_at",),
-    "message_override": ("session_id", "message_id", "head", "tail", "kind", "made_after",),
+    "message_override": ("session_id", "message_id", "head", "tail", "kind", "made_after", "text",),
     "output": ("root_id", "name", "piece", "data",),
     "pin": ("root_id", "number", "kind", "text", "source", "created_at",),
     "task_list": ("root_id", "orders", "parallel", "created_at",),

@@ -630,16 +630,16 @@ FIND_LEDGER: Statement[Any] = Statement(
 )
 SAVE_OVERRIDE: Statement[Any] = Statement(
     """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (:session_id, :message_id, :head, :tail, :kind, :made_after) ON CONFLICT (session_id, message_id) DO
-    UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
-    excluded.made_after
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
+    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
+    message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
+    made_after = excluded.made_after, text = excluded.text
     """,
 )
 LIST_OVERRIDES: Statement[MessageOverride] = Statement(
     """
     SELECT message_override.message_id, message_override.head, message_override.tail,
-    message_override.kind, message_override.made_after
+    message_override.kind, message_override.made_after, message_override.text
     FROM message_override
     WHERE message_override.session_id = :session
     """,
@@ -1329,7 +1329,7 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     "message_override": Statement(
     """
     SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
+    message_override.tail, message_override.kind, message_override.made_after, message_override.text
     FROM message_override ORDER BY message_override.session_id, message_override.message_id LIMIT :many
     """,
 ),
@@ -1510,7 +1510,7 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     "message_override": Statement(
     """
     SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
+    message_override.tail, message_override.kind, message_override.made_after, message_override.text
     FROM message_override
     WHERE (message_override.session_id, message_override.message_id) > (:after_session_id,
     :after_message_id) ORDER BY message_override.session_id, message_override.message_id LIMIT :many
@@ -1723,10 +1723,10 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "message_override": Statement(
     """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (:session_id, :message_id, :head, :tail, :kind, :made_after) ON CONFLICT (session_id, message_id) DO
-    UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
-    excluded.made_after
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
+    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
+    message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
+    made_after = excluded.made_after, text = excluded.text
     """,
 ),
     "pin": Statement(

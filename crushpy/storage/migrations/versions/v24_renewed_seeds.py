@@ -1,0 +1,13 @@
+"""Seeds without what came from messages that were dropped later."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from crushpy.storage.tables import TEXT
+
+revision = "24"
+down_revision = "23"
+
+
+def upgrade() -> None:
+    op.add_column("message_override", sa.Column("text", TEXT, nullable=False, server_default=""))
