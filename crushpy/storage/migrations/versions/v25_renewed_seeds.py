@@ -5,8 +5,8 @@ from alembic import op
 
 from crushpy.storage.tables import TEXT
 
-revision = "24"
-down_revision = "23"
+revision = "25"
+down_revision = "24"
 
 
 def upgrade() -> None:
