@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from crushpy.cli import session_context, session_import, session_replay
+from crushpy.cli import session_context, session_hindsight, session_import, session_replay
 from crushpy.cli.command_helpers import (
     AsJson,
     DryRun,
@@ -60,6 +60,7 @@ def register(app: typer.Typer) -> None:
         "search": search_command,
         "undo-compaction": undo_command,
         "replay": session_replay.replay_command,
+        "hindsight": session_hindsight.hindsight_command,
     }
     rewinding = {"changes": changes_command, "rewind": rewind_command}
     add_group(app, "sessions", commands | session_context.COMMANDS | session_import.COMMANDS | rewinding)

@@ -13,6 +13,7 @@ from crushpy.cli.command_helpers import (
     option,
     print_either,
 )
+from crushpy.cli.session_hindsight import hindsight_of_all
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
 
@@ -33,6 +34,9 @@ async def stats_command(
     replayed: Annotated[
         int | None, argument("With --replay; 0: all days.", metavar="[DAYS]", min=0, max=99_999)
     ] = None,
+    hindsight: Annotated[
+        bool, option("--hindsight", "What was needed after compactions, and had been carried.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show tokens and cost by day, model, project and conversation."""
@@ -40,6 +44,9 @@ async def stats_command(
 
     if replayed is not None and not replay:
         raise UsageError("DAYS belongs to --replay", f"Use --days {replayed}.")
+    if hindsight:
+        await hindsight_of_all(as_json=as_json)
+        return
     if replay:
         await replay_all(days if replayed is None else replayed, as_json=as_json)
         return

@@ -4,10 +4,12 @@ Deterministic: the same record gives the same bytes. What does not fit is counte
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from crushpy.context import facts
 from crushpy.context.facts import CommandFacts
-from crushpy.context.ledger import FileFact, Ledger, RunFact
+from crushpy.context.ledger import FileFact, Ledger, RunFact, SeenName
+from crushpy.context.names import generic_names, words_in
 from crushpy.context.tags import Count, element, quoted, safe
 from crushpy.core.messages import Data, Todo, counted
 
@@ -20,6 +22,11 @@ SHORT_QUOTE_TOKENS = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
 FIRST_REPLY_TOKENS = 400
 """Tokens of the first reply that are quoted; at most an eighth of the whole limit."""
+NAMES_TITLE = "Names seen"
+NAMES_SHARE = 0.85
+"""Of the room that is left: the rest is for the files and commands that showed them."""
+MIN_GROUP = 3
+"""Fewer names are listed without the file or command that showed them."""
 MIN_FIRST_REPLY_TOKENS = 15
 """A shorter quote of the first reply is useless."""
 
@@ -58,8 +65,10 @@ def build_evidence(
     request_limit: int,
     count: Count,
     redact: Redact = lambda text: text,
+    beside: str = "",
 ) -> str:
-    """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
+    """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened.
+    `beside`: what the child starts with besides, whose names are not repeated."""
     first = ledger.first_reply
     found = _Facts(
         [facts.Quote(request.id, redact(request.text)) for request in ledger.requests],
@@ -68,6 +77,7 @@ def build_evidence(
         ledger.dropped,
         request_limit,
         count,
+        _NameList(ledger.names or (), around.cwd, words_in(beside), redact, count),
     )
     room = limit
     while room > 0:
@@ -89,6 +99,7 @@ class _Facts(Data, frozen=True):
     """What is no longer carried because of its age, by kind."""
     request_limit: int
     count: Count
+    names: "_NameList"
 
 
 def _filled(found: _Facts, room: int) -> str:
@@ -126,6 +137,8 @@ def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
             room -= spent
         if len(kept) < len(section.entries) and section.counted:
             left_out[section.title.lower()] = len(section.entries) - len(kept)
+    if names := found.names.fill(room, "\n".join(blocks)):
+        blocks.append(names)
     return blocks, left_out
 
 
@@ -135,6 +148,42 @@ def _note(left_out: dict[str, int]) -> str:
 
 def _short_note(left_out: dict[str, int]) -> str:
     return f"Left out, recall finds them: {sum(left_out.values())} facts"
+
+
+class _NameList:
+    """Names that results showed and the agent used, in the room that everything else leaves."""
+
+    def __init__(
+        self, names: Sequence[SeenName], cwd: str, shown: set[str], redact: Redact, count: Count
+    ) -> None:
+        generic = generic_names()
+        texts = [name for name in names if name.name not in shown and name.name not in generic]
+        self._names = [name for name in texts if redact(name.name) == name.name]
+        self._prefix, self._redact = f"{cwd.rstrip('/')}/", redact
+        self._count = lru_cache(maxsize=None)(count)
+
+    def fill(self, room: int, shown: str) -> str:
+        """The section, at most `room` tokens, without names that `shown` contains; empty if none fits."""
+        words, left = words_in(shown), room - self._count(NAMES_TITLE) - 4
+        reserve = int(left * (1 - NAMES_SHARE))
+        by_source = dict[str, list[str]]()
+        for name in self._names:
+            cost = self._count(name.name) + 1
+            if name.name in words or cost > left - reserve:
+                continue
+            by_source.setdefault(name.source, []).append(name.name)
+            left -= cost
+        lines, others = list[str](), by_source.pop("", [])
+        for source, members in sorted(by_source.items(), key=lambda group: -len(group[1])):
+            heading = safe(shortened_line(self._redact(source.removeprefix(self._prefix))))
+            cost = self._count(heading) + 3
+            if len(members) < MIN_GROUP or cost > left:
+                others += members
+                continue
+            left -= cost
+            lines.append(f"{heading}: {', '.join(members)}")
+        lines += [", ".join(others)] if others else []
+        return "\n".join((f"{NAMES_TITLE}:", *lines)) if lines else ""
 
 
 def _requests(
@@ -235,14 +284,9 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     told = test.text if test else ""
     yield plain("Other commands", (command_line(run.text, run.runs) for run in others if run.text != told))
     yield plain("Granted for this conversation", map(line, around.grants))
-    often = sorted(ledger.tools.items(), key=lambda tool: -tool[1])
-    named = ", ".join(f"{line(name, 60)} {times}" for name, times in often)
-    if named:
-        yield Section("Tools called", (Entry(safe(named), 0),), counted=False)
-    folded = str(ledger.messages)
     if dropped := sum(kind in ("drop", "remove") for kind in ledger.edits.values()):
-        folded += f", {counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
-    yield Section("Messages folded", (Entry(folded, 0),), counted=False)
+        words = f"{counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
+        yield Section("Messages", (Entry(words, 0),), counted=False)
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:

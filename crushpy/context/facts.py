@@ -4,9 +4,11 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
+from crushpy.context.names import count_names
 from crushpy.context.partition import units
 from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStatement, edits_in, own_words_of
 from crushpy.core.mcp_names import called_tool
@@ -92,6 +94,21 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
         result = message.result
         if result is not None and result.call_id in waiting:
             yield waiting.pop(result.call_id), result
+
+
+def said_in(message: Message) -> str:
+    """All text of a message: its prose, the arguments of its calls, its result. Not thinking, not seeds."""
+    texts = [message.text, *(text for call in message.calls for text in _texts(call.args))]
+    return "\n".join((*texts, message.result.text if message.result is not None else ""))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inner: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore
+        for part in inner:
+            yield from _texts(part)
 
 
 def request_text(message: Message) -> str:
@@ -189,6 +206,10 @@ MAX_REQUEST_CHARS = 40_000
 MAX_REPLY_CHARS = 4_000
 MAX_PATHS = 40
 """Of the files that a failing command names."""
+MAX_NAMED_CHARS = 40_000
+"""Characters of a message that are searched for names."""
+MAX_NAMES = 150
+"""Of one message."""
 TEST_LINES = 3
 """Of a test run's output."""
 _PATHS = lazy_pattern(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
@@ -218,20 +239,27 @@ class MessageFacts(Data, frozen=True):
     """The message and its time, if there are statements."""
     branch: "tuple[MessageFacts, ...]" = ()
     """Of a returned branch: the facts of its messages, in their order."""
+    names: dict[str, int] | None = None
+    """How often a result showed each name, or the agent used it. None if they were not counted."""
 
 
-NOTHING = MessageFacts()
+NOTHING = MessageFacts(names={})
 
 
 class FactReader:
     """Reads the messages of one session in their order: a result is understood by the call it answers."""
 
     def __init__(
-        self, cwd: str, messages: Sequence[Message] = (), phrases: Callable[[], RulePhrases] | None = None
+        self,
+        cwd: str,
+        messages: Sequence[Message] = (),
+        phrases: Callable[[], RulePhrases] | None = None,
+        redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         """`messages` were committed before. Without `phrases` no rules are searched for."""
         self._cwd = cwd
         self._phrases = phrases
+        self._redact = redact
         self._waiting: dict[str, ToolCall] = {}
         self._asked = 0
         for message in messages:
@@ -247,14 +275,15 @@ class FactReader:
         if message.role == "assistant":
             text = message.text.strip() if self._asked <= 1 else ""  # a child may begin in the first turn
             bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
-            return MessageFacts(reply=Quote(message.id, bounded)) if text else NOTHING
+            reply = Quote(message.id, bounded) if text else None
+            return MessageFacts(reply=reply, names=self._names(said_in(message)))
         result = message.result
         call = self._waiting.get(result.call_id) if result is not None else None
         return self._of_call(call, result) if call is not None and result is not None else NOTHING
 
     def _said(self, message: Message, request: Quote | None) -> MessageFacts:
         if self._phrases is None:
-            return MessageFacts(request=request) if request else NOTHING
+            return MessageFacts(request=request, names={}) if request else NOTHING
         found = edits_in(message)
         if request is not None:
             found += self._phrases().find(own_words_of(message))
@@ -263,7 +292,12 @@ class FactReader:
         kept = tuple(found[:MAX_STATEMENTS])
         more = sum(statement.rule for statement in found[MAX_STATEMENTS:])
         return MessageFacts(
-            request, statements=kept, statements_dropped=more, message_id=message.id, at=message.created_at
+            request,
+            statements=kept,
+            statements_dropped=more,
+            message_id=message.id,
+            at=message.created_at,
+            names={},
         )
 
     def committed(self, message: Message) -> None:
@@ -286,7 +320,13 @@ class FactReader:
             TouchedFile(absolute(file.path, self._cwd), file.action) for file in touched_by(call, result)
         )
         tool = called_tool(call.name, call.args) if not result.is_error else call.name
-        return MessageFacts(tool=tool, command=self._command(call, result), files=files, loaded=result.loaded)
+        command, names = self._command(call, result), self._names(result.text)
+        return MessageFacts(tool=tool, command=command, files=files, loaded=result.loaded, names=names)
+
+    def _names(self, text: str) -> dict[str, int]:
+        """The names that occur most often; not in a secret."""
+        near = self._redact(text[:MAX_NAMED_CHARS]).replace(f"{self._cwd.rstrip('/')}/", "")
+        return dict(count_names(near).most_common(MAX_NAMES))
 
     def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
         ran = command_of(call, result)
@@ -319,6 +359,7 @@ def facts_left(facts: MessageFacts, message: Message) -> MessageFacts:
             command, lines=tuple(line for line in command.lines if line.strip() in text)
         ),
         statements=said and tuple(statement for statement in said if statement.text in text),
+        names={name: times for name, times in (facts.names or {}).items() if name in said_in(message)},
     )
 
 

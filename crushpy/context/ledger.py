@@ -4,6 +4,7 @@ A session inherits the ledger of those before it, so that a boundary reads no an
 bounded: the oldest facts of a kind are dropped and counted.
 """
 
+import math
 import re
 from collections.abc import Collection, Sequence
 
@@ -21,6 +22,10 @@ MAX_FILES = 2_000
 MAX_DECISIONS = 400
 MAX_NUMBERS = 1_000
 MAX_LOADED = 200
+MAX_NAMES = 1_000
+MAX_SOURCE_CHARS = 80
+USE_WEIGHT = 8
+"""A name that the agent wrote counts as much as one that results showed this often."""
 MAX_NUMBERED_CHARS = 2_000
 """Characters of a request that are searched for numbers."""
 _NUMBER = re.compile(r"(?<![\w.])\d[\d.,:/-]*\d(?!\w)")
@@ -52,6 +57,25 @@ class FileFact(Data, frozen=True):
     """0 if it was only read."""
 
 
+class SeenName(Data, frozen=True, array_like=True):
+    """A name in results and in what the agent wrote."""
+
+    name: str
+    seen: int = 0
+    """How often results showed it."""
+    used: int = 0
+    """In how many messages the agent wrote it."""
+    number: int = 0
+    """When it last occurred."""
+    source: str = ""
+    """The file or command that last showed it; empty if unknown."""
+
+    @property
+    def weight(self) -> tuple[float, int]:
+        """How likely it is needed again, for the room it takes; the latest among equals."""
+        return (self.seen + USE_WEIGHT * self.used) / math.sqrt(len(self.name)), self.number
+
+
 class Ledger(Data, frozen=True):
     clock: int = 0
     messages: int = 0
@@ -81,6 +105,8 @@ class Ledger(Data, frozen=True):
     """The messages that the user edited, and how: the ledger has only facts of what is left of them."""
     unconfirmed: tuple[str, ...] = ()
     """Sentences of imported prompts that would be rules if the user had said them here."""
+    names: tuple[SeenName, ...] | None = None
+    """Those most likely needed. None if they were not counted."""
 
     def merged(
         self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
@@ -131,6 +157,7 @@ class _Writer:
         self._decisions = dict.fromkeys(before.decisions)
         self._numbers = dict.fromkeys(before.numbers)
         self._loaded = dict.fromkeys(before.loaded)
+        self._names = {name.name: name for name in before.names or ()}
         self._more_rules = 0
         if before.rules is None:
             for request in before.requests:
@@ -151,6 +178,8 @@ class _Writer:
             self._run(found.command)
         for file in found.files:
             self._touch(file)
+        if found.names:
+            self._see(found, found.names)
         for key in found.loaded:
             self._loaded.pop(key, None)
             self._loaded[key] = None
@@ -167,6 +196,20 @@ class _Writer:
         self._more_rules += found.statements_dropped
         if request is not None:
             self._numbers |= dict.fromkeys(_NUMBER.findall(request.text[:MAX_NUMBERED_CHARS]))
+
+    def _see(self, found: MessageFacts, names: dict[str, int]) -> None:
+        """The names in a result, or in what the agent wrote."""
+        source = found.files[0].path if found.files else found.command.text if found.command else ""
+        for name, times in names.items():
+            known = self._names.get(name) or SeenName(name)
+            seen, used = (times, 0) if found.tool else (0, 1)
+            self._names[name] = SeenName(
+                name,
+                known.seen + seen,
+                known.used + used,
+                self._clock,
+                source[:MAX_SOURCE_CHARS] or known.source,
+            )
 
     def _run(self, command: CommandFacts) -> None:
         if command.job is not None:
@@ -231,6 +274,7 @@ class _Writer:
             tuple(self._loaded)[-MAX_LOADED:],
             before.edits,
             before.unconfirmed,
+            tuple(sorted(self._names.values(), key=lambda name: name.weight, reverse=True)[:MAX_NAMES]),
         )
 
 

@@ -107,7 +107,7 @@ def test_long_requests_leave_room_for_other_facts_and_the_newest_stays_whole() -
         assert f"R{number} begins" in evidence
     assert "R5 begins " + "w" * 3_000 + " R5 ends" in evidence
     assert "R0 begins " + "w" * 3_000 + " R0 ends" in evidence
-    assert "edited:\nsrc/a.py\n" in evidence
+    assert "edited:\nsrc/a.py" in evidence
 
 
 def test_notes_and_seeds_are_not_taken_for_requests() -> None:
@@ -308,8 +308,6 @@ def test_the_order_is_the_order_of_right_to_space() -> None:
             "read.py",
             "something else",
             "bash(git log)",
-            "bash 5, todos 1, edit 1, view 1",
-            "Messages folded:",
         )
     ]
     assert places == sorted(places)
@@ -445,3 +443,35 @@ def test_evidence_keeps_everything_when_there_is_room(
     for message in history:
         if message.role == "user" and message.text.strip():
             assert redact(message.text.strip()).replace("<", "&lt;") in evidence.replace("<", "&lt;")
+
+
+# --- names -------------------------------------------------------------------------------------------------
+
+
+def test_names_in_results_are_listed_by_what_showed_them() -> None:
+    shown = "def compute_tax(): round_half_up(load_rates())"
+    evidence = built([user("go"), *viewed("src/tax.py", shown), *ran("ls", "other_thing")])
+    assert section(evidence, "Names seen")[0] == "src/tax.py: load_rates, compute_tax, round_half_up"
+    assert section(evidence, "Names seen")[-1] == "other_thing"
+
+
+def test_names_that_the_agent_used_come_before_those_it_only_saw() -> None:
+    lineage = [user("go"), *ran("ls", "seen_often " * 5), user("on"), assistant("I take used_once now.")]
+    assert section(built(lineage), "Names seen") == ["used_once, seen_often"]
+
+
+def test_names_take_only_the_room_that_is_left_and_are_not_repeated() -> None:
+    many = " ".join(f"name_{number}" for number in range(900))
+    lineage = [user("go with first_name"), *ran("ls", f"first_name {many}")]
+    evidence = built(lineage, limit=600)
+    assert count(evidence) <= 600
+    assert evidence.count("first_name") == 1
+    ledger = extend_ledger(Ledger(), lineage, cwd="/work")
+    beside = build_evidence(ledger, AROUND, limit=600, request_limit=100, count=count, beside="name_7 name_8")
+    assert "name_9" in beside and "name_7," not in beside
+
+
+def test_names_of_a_secret_are_not_listed() -> None:
+    output = "DB_PASSWORD=hunter_2_hunter\nplain_name"
+    evidence = built([user("go"), *ran("cat config", output)])
+    assert "plain_name" in evidence and "hunter" not in evidence

@@ -101,3 +101,15 @@ async def test_facts_of_an_ended_process_count(worked: Talk, talks: Talks) -> No
     again = await talks(session=source, yolo=True)
     assert await again.conversation.context.compact()
     check(evidence_of(again))
+
+
+async def test_names_are_counted_from_messages_stored_before_names_were_counted(
+    worked: Talk, talks: Talks, home: Path
+) -> None:
+    session = worked.conversation.info.id
+    await worked.conversation.close()
+    asked(home, "UPDATE message_fact SET facts = json_remove(facts, '$.names')")
+    talk = await talks(session=session, yolo=True)
+    assert await talk.conversation.context.compact()
+    assert "with-a-flag" in evidence_of(talk)
+    assert asked(home, "SELECT 1 FROM message_fact WHERE json_type(facts, '$.names') IS NULL") == []

@@ -63,7 +63,7 @@ class BoundaryBuilder:
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
         await self._planner.ask_hooks(draft)
-        draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
+        draft.evidence = await self._planner.evidence(state, draft.plan)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
         # A review may have asked for another summary, which is counted only with this boundary.
@@ -83,7 +83,7 @@ class BoundaryBuilder:
         draft = await self._plan(options, state, use_preparation=False)
         if draft is None:
             return None
-        draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
+        draft.evidence = await self._planner.evidence(state, draft.plan)
         await self._write_seed(draft)
         return draft.rehearsal()
 

@@ -27,6 +27,7 @@ from crushpy.engine.session.session import (
     note_message,
     result_message,
 )
+from crushpy.security.redact import redact
 from crushpy.storage.records import SessionInfo
 from crushpy.tools.truncate import truncate
 from crushpy.util.uncancellable import uncancellable
@@ -149,9 +150,9 @@ class BranchService:
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
         for member in chain:
-            reader = FactReader(member.cwd, (), session.phrases)
+            reader = FactReader(member.cwd, (), session.phrases, redact)
             inside += await stored_facts(store, member.id, reader, edits=edits)
-        facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside))}
+        facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside), names={})}
         if pending is not None:
             pending = msgspec.structs.replace(pending, text=f"returned to {info.id}")
             result = result_message(pending)

@@ -15,7 +15,7 @@ from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
-from crushpy.context.render import seed_text
+from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Emit, Notice, ReviewDone, ReviewNeeded
@@ -223,21 +223,22 @@ class BoundaryPlanner:
         compaction, planned = self._scope.settings.compaction, self._thresholds.planned
         return limits_of(compaction, planned, state.budget.window, state.fixed_tokens, pinned)
 
-    async def evidence(self, state: WindowState, most: int | None = None) -> str:
-        """The evidence by the facts last read, in at most `most` tokens."""
-        return await self._evidence_of(self.ledger, self._session.info, self.token_budget(state), most)
+    async def evidence(self, state: WindowState, plan: Plan | None = None) -> str:
+        """The evidence by the facts last read, as large as `plan` allows."""
+        return await self._evidence_of(self.ledger, self._session.info, self.token_budget(state), plan)
 
     async def _evidence_of(
-        self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, most: int | None = None
+        self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, plan: Plan | None = None
     ) -> str:
         return await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
             build_evidence,
             ledger,
             await take_snapshot(info, self._scope.services.workspace),
-            limit=limits.evidence if most is None else most,
+            limit=limits.evidence if plan is None else plan.evidence_tokens,
             request_limit=limits.longest_quote,
             count=self._gauge.count,
             redact=redact,
+            beside="" if plan is None else "\n".join(map(message_text, plan.parts.tail)),
         )
 
     async def renewed_seed(self, info: SessionInfo, seed: Seed, edited: Collection[str]) -> Seed:

@@ -378,14 +378,15 @@ async def load_ledger(
     foreign = ImportedPrompts(await _last_imported(store, info.root_id))
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
-        reader = FactReader(info.cwd, (), session.phrases)
+        reader = FactReader(info.cwd, (), session.phrases, redact)
         return await stored_facts(store, session_id, reader, last, store_missing, edits, foreign)
 
     ledger = _ledger.decode(stored) if stored and before is None else None
     own_ids = {message.id for message in session.own_messages}
     edited = {message_id: kind for message_id, kind in kinds.items() if message_id not in own_ids}
-    if ledger is None or foreign.last or ledger.edits != edited:
-        # A fork, a branch, imported, stored without a ledger, or before an edit; the next boundary stores it.
+    if ledger is None or ledger.names is None or foreign.last or ledger.edits != edited:
+        # A fork, a branch, imported, stored without a ledger or names, or before an
+        # edit; the next boundary stores it.
         found: list[MessageFacts] = []
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
@@ -434,14 +435,18 @@ async def stored_facts(
     imported = imported or ImportedPrompts()
     rows = await store.messages.load_facts(session_id, last)
     known = {message_id: row for message_id, _, row in rows if row is not None}
-    if len(known) == len(rows):
-        found = await asyncio.to_thread(lambda: [_facts.decode(row) for row in known.values()])
-    else:
+    found = await asyncio.to_thread(lambda: [_facts.decode(row) for row in known.values()])
+    if len(known) < len(rows) or any(facts.names is None for facts in found):
+        stored = dict(zip(known, found, strict=True))
         messages = await store.messages.load(session_id)
-        found = await asyncio.to_thread(reader.extract_all, messages)
+        read = await asyncio.to_thread(reader.extract_all, messages)
+        every = dict(zip((message.id for message in messages), read, strict=True))
+        for name, facts in stored.items():
+            named = facts.names is not None
+            every[name] = facts if named else msgspec.structs.replace(facts, names=every[name].names)
+        found = list(every.values())
         if store_missing:
-            read = zip(messages, found, strict=True)
-            missing = {message.id: facts for message, facts in read if message.id not in known}
+            missing = {name: facts for name, facts in every.items() if facts is not stored.get(name)}
             await store.messages.save_facts(session_id, missing)
     shown = dict[str, Message]()
     if any(message_id in edits for message_id, _, _ in rows):

@@ -42,7 +42,7 @@ from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession, LoadedSession, child_of
 from crushpy.llm.protocol import Request
-from crushpy.security.redact import Redactor
+from crushpy.security.redact import Redactor, redact
 from crushpy.settings.schema import PositiveInt, Settings, Threshold
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
@@ -158,7 +158,7 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
         seed = [own.pop(0)] if own and own[0].seed is not None else []
         tail = [known[message_id] for message_id in boundary.tail if message_id in known] if boundary else []
         start = tuple(apply_overrides((*seed, *tail), by_message(edits.get("", ()))))
-        facts = FactReader(info.cwd, (), phrases).extract_all(own)
+        facts = FactReader(info.cwd, (), phrases, redact).extract_all(own)
         replies = sum((message.usage for message in own if message.usage), Usage())
         figures = zip(*map(msgspec.structs.astuple, (info.usage, replies)), strict=True)
         aside = Usage(*(max(0, figure - other) for figure, other in figures))
@@ -218,6 +218,8 @@ class Replayer:
         self._summary_tokens = round(median(sizes)) if sizes else self._limits(0).summary_target
         """Of a summary that does not exist."""
         self._boundaries: list[ReplayedBoundary] = []
+        self.starts: list[str] = []
+        """What the child of each boundary began with."""
         self._requests: list[RequestMade] = []
         self._usage = Usage()
         self._opens, self._asked_then, self._hit_share = False, 0, 0.0
@@ -333,6 +335,7 @@ class Replayer:
             facts, after = happened.facts, happened.tokens_after
             self._usage += self._aside
             self._history = recorded.start
+            self.starts.append(start_text(recorded.start))
         else:
             facts = self._carry(trigger, ledger)
             if facts is None:
@@ -366,6 +369,7 @@ class Replayer:
             request_limit=limits.longest_quote,
             count=count,
             redact=self._redact,
+            beside=start_text(parts.tail),
         )
         seed = Seed("", evidence, plan.quotes, rules=rules.text)
         text = seed_text(seed)
@@ -379,7 +383,8 @@ class Replayer:
         first = Message(f"seed {len(self._boundaries)}", "user", (seed,))
         first = msgspec.structs.replace(first, tokens=self._size(first) + expected)
         self._history = (first, *tail)
-        carried = "\n".join((text, *map(message_text, tail)))
+        carried = start_text(self._history)
+        self.starts.append(carried)
         left, notes = {message.id for message in parts.middle}, before.notes if before else ""
         return measure(parts.middle, "", carried, cwd=cwd, notes=notes, rules=ledger.rules_of(left))
 
@@ -436,6 +441,13 @@ class Replayer:
             msgspec.structs.replace(usage, cost=round(usage.cost, 6)),
             (*unknown, *self._unknown),
         )
+
+
+def start_text(messages: Iterable[Message]) -> str:
+    """All that a child begins with, as text."""
+    return "\n".join(
+        seed_text(message.seed) if message.seed is not None else message_text(message) for message in messages
+    )
 
 
 def _changed(settings: Settings, changes: ReplayChanges, recording: Recording) -> Settings:

@@ -33,6 +33,7 @@ from crushpy.core.messages import (
     Usage,
 )
 from crushpy.core.timeline_notes import TimelineNote
+from crushpy.security.redact import redact
 from crushpy.storage.records import AuditEntry, BreakerState, CallStart, DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
@@ -94,7 +95,7 @@ class LiveSession:
         """The open branches that lead here, the outermost first."""
         self._inherited = loaded.inherited
         self._before = loaded.before
-        self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases)
+        self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases, redact)
         self._announced = False
 
     @property

@@ -837,7 +837,7 @@ ADD_FACTS: Statement[Any] = Statement(
     """
     INSERT INTO message_fact (number, facts) SELECT message.number, :facts AS anon_1
     FROM message
-    WHERE message.id = :message ON CONFLICT DO NOTHING
+    WHERE message.id = :message ON CONFLICT (number) DO UPDATE SET facts = excluded.facts
     """,
 )
 LIST_FACTS_UP_TO: Statement[ListFactsUpToRow] = Statement(

@@ -55,13 +55,20 @@ def next_number(column: Any, condition: Any) -> Any:
 
 
 def upsert(
-    table: Any, *keys: str, columns: tuple[str, ...] = (), returning: Any = None, **computed: Any
+    table: Any,
+    *keys: str,
+    columns: tuple[str, ...] = (),
+    returning: Any = None,
+    source: Any = None,
+    **computed: Any,
 ) -> Forms:
-    """Inserts a row, or replaces the columns (or those given) of the one with the same key. Columns that are
-    `computed` are not parameters."""
+    """Inserts a row, or the rows of the query `source`, or replaces the columns (or those given) of the one
+    with the same key. Columns that are `computed` are not parameters."""
 
     def form(insert: Any) -> Any:
         statement = insert(table).values(computed) if computed else insert(table)
+        if source is not None:
+            statement = statement.from_select([column.name for column in statement.table.columns], source)
         names = columns or [column.name for column in statement.table.columns if column.name not in keys]
         statement = statement.on_conflict_do_update(
             index_elements=list(keys), set_={name: statement.excluded[name] for name in names}

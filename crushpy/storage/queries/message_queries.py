@@ -71,8 +71,8 @@ list_usage_up_to = select(_M.usage).where(_up_to, _M.usage.is_not(None)).order_b
 
 # --- facts
 
-add_facts = insert_or_ignore(
-    t.MessageFactTable, ["number", "facts"], select(_M.number, p("facts")).where(_M.id == p("message"))
+add_facts = upsert(
+    t.MessageFactTable, "number", source=select(_M.number, p("facts")).where(_M.id == p("message"))
 )
 list_facts_up_to = (
     select(_M.id, _M.number, t.MessageFactTable.facts)

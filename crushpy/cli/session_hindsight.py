@@ -1,0 +1,96 @@
+"""`crushpy sessions hindsight` and `crushpy stats --hindsight`: what was needed after a compaction."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crushpy.cli.command_helpers import (
+    AsJson,
+    SessionId,
+    find_session,
+    format_table,
+    open_browser,
+    print_either,
+)
+from crushpy.cli.workspace import load_models
+from crushpy.core.messages import counted
+
+if TYPE_CHECKING:
+    from crushpy.engine.compaction.judged_boundaries import JudgedBoundary
+
+SHOWN_NAMES = 12
+"""Of the names that were not carried."""
+TOO_SHORT = "Too short to say anything: after no compaction, made or supposed, did the agent reply 20 times."
+WHO = {"user": "said by you", "assistant": "said by the agent", "tool": "shown by tools"}
+
+
+async def hindsight_command(
+    session: SessionId = "latest",
+    window: Annotated[
+        int | None, typer.Option("--window", metavar="N", min=1_000, help="As if the window had N tokens.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the agent needed after each compaction, and how much of it had been carried.
+
+    Without a compaction, or with --window: as if crushpy had compacted when the window was full.
+    """
+    from crushpy.engine.compaction.judged_boundaries import judge_conversation
+
+    settings, models = load_models()
+    async with find_session(session) as (browser, info):
+        judged = await judge_conversation(browser.store, info.id, settings, models, window)
+    lines = [line for number, boundary in enumerate(judged, 1) for line in _boundary(number, boundary)]
+    print_either(as_json, {"session": info.id, "boundaries": judged}, [*lines, *_totals(judged)])
+
+
+async def hindsight_of_all(*, as_json: bool) -> None:
+    """The same for the compactions of all conversations."""
+    from crushpy.engine.compaction.judged_boundaries import judge_conversation
+
+    settings, models = load_models()
+    judged: list[JudgedBoundary] = []
+    async with open_browser() as browser:
+        for info in await browser.store.sessions.list_tips():
+            found = await judge_conversation(browser.store, info.id, settings, models)
+            judged += [boundary for boundary in found if boundary.child_id]
+    names = [boundary.found.names for boundary in judged]
+    told = {"boundaries": len(judged), "needed": sum(map(len, names))}
+    told["carried"] = sum(boundary.found.carried for boundary in judged)
+    print_either(
+        as_json, told, [f"{counted(len(judged), 'compaction')} of all conversations.", *_totals(judged)]
+    )
+
+
+def _boundary(number: int, boundary: "JudgedBoundary") -> list[str]:
+    from crushpy.engine.compaction.judged_boundaries import hindsight_words
+
+    found = boundary.found
+    at = f"{number}. after {counted(boundary.messages, 'message')}"
+    made = f"{boundary.trigger}, {boundary.child_id}" if boundary.child_id else "supposed"
+    words = hindsight_words(found) or f"too early to say, replies since: {found.replies}"
+    lost = [name.name for name in found.names if not name.carried]
+    lines = [f"{at} ({made}): {words}{'' if boundary.final else ' (so far)'}"]
+    if lost and found.replies:
+        more = f" and {len(lost) - SHOWN_NAMES} more" if len(lost) > SHOWN_NAMES else ""
+        lines.append(f"   not carried: {', '.join(lost[:SHOWN_NAMES])}{more}")
+    for (needed, carried), what in ((found.commands, "commands run again"), (found.lines, "lines for edits")):
+        if needed:
+            lines.append(f"   {what}: {carried} of {needed} carried")
+    return lines
+
+
+def _totals(judged: "Sequence[JudgedBoundary]") -> list[str]:
+    from crushpy.context.hindsight import FIRST_REPLIES
+    from crushpy.engine.compaction.judged_boundaries import shares
+
+    found = [boundary.found for boundary in judged if boundary.found.replies >= FIRST_REPLIES]
+    if not found:
+        return [TOO_SHORT]
+    rows = [("", "needed", "carried", "")]
+    for key in ("kind", "said_by"):
+        for value, (needed, carried) in shares(found, key).items():
+            label = WHO[value] if key == "said_by" else f"{value}s"
+            rows.append((label, str(needed), str(carried), f"{carried / needed:.0%}"))
+    return ["", *format_table(rows, right=(1, 2, 3))]

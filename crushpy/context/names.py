@@ -1,0 +1,106 @@
+"""Names in text: paths, identifiers, numbers and URLs, which cannot be guessed once they are forgotten."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.resources import files
+
+PATH, IDENTIFIER, NUMBER, URL = "path", "identifier", "number", "url"
+KINDS = (PATH, IDENTIFIER, NUMBER, URL)
+MIN_IDENTIFIER_CHARS = 6
+MAX_NAME_CHARS = 200
+
+_URL = re.compile(r"https?://[^\s\"'<>)\]}`\\]+")
+_TOKEN = re.compile(r"[\w@~/.][\w@~/.+-]*")
+_FILE = re.compile(
+    r"[\w@+-][\w@+.-]*\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|java|kt|c|h|cc|cpp|hpp|cs|swift|php|sh|sql|md"
+    r"|mdx|rst|txt|json|jsonl|toml|yaml|yml|ini|cfg|env|lock|html|css|scss|svg|png|xml|csv|proto|vue|svelte)"
+)
+_VERSION = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+\.\d+")
+_HASH = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}")
+_DIGITS = re.compile(r"\d{4,}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w-]*")
+_TWO_PARTS = re.compile(r"[a-z\d][A-Z]|[A-Za-z\d][_-]+[A-Za-z\d]|[A-Z]{2}[a-z]")
+_WORD = re.compile(r"[\w-]+")
+
+
+@cache
+def generic_names() -> frozenset[str]:
+    """Names of many projects, which say nothing about one."""
+    return frozenset((files("crushpy.context") / "generic_names.txt").read_text("utf-8").split())
+
+
+def names_in(text: str) -> Iterator[tuple[str, str]]:
+    """Each name in `text` with its kind, as often as it occurs."""
+    if "://" in text:
+        for url in _URL.findall(text):
+            yield url.rstrip(".,:;"), URL
+        text = _URL.sub(" ", text)
+    for token in _TOKEN.findall(text):
+        yield from _names_of(token)
+
+
+def count_names(text: str) -> Counter[str]:
+    """How often each name occurs in `text`."""
+    found = Counter[str]()
+    if "://" in text:
+        found.update(url.rstrip(".,:;") for url in _URL.findall(text))
+        text = _URL.sub(" ", text)
+    for token, times in Counter(_TOKEN.findall(text)).items():
+        for name, _ in _names_of(token):
+            found[name] += times
+    return found
+
+
+def words_in(text: str) -> set[str]:
+    """Everything in `text` that counts as shown: names, and the parts of paths and dotted names."""
+    found = set(_WORD.findall(text))
+    found.update(_URL.findall(text) if "://" in text else ())
+    for token in set(_TOKEN.findall(text)):
+        found.update(name for name, _ in _names_of(token))
+    return found
+
+
+@lru_cache(maxsize=50_000)
+def _names_of(token: str) -> tuple[tuple[str, str], ...]:
+    token = token.removeprefix("./").strip(".-+").rstrip("/")
+    if len(token) > MAX_NAME_CHARS or len(token) < 4:
+        return ()
+    if _VERSION.fullmatch(token) or _HASH.fullmatch(token) or _DIGITS.fullmatch(token):
+        return ((token, NUMBER),)
+    if "/" in token:
+        is_path = "/" in token[1:] or "." in token  # `/span` is a tag, `/compact` a command
+        return ((token, PATH),) if is_path and len(token) > 4 else ()
+    if _FILE.fullmatch(token):
+        return ((token, PATH),)
+    return tuple((part, IDENTIFIER) for part in token.split(".") if is_identifier(part))
+
+
+def is_identifier(word: str) -> bool:
+    """Whether `word` is a name of several parts: camelCase, snake_case or kebab-case."""
+    return (
+        len(word) >= MIN_IDENTIFIER_CHARS
+        and _IDENTIFIER.fullmatch(word) is not None
+        and _TWO_PARTS.search(word) is not None
+    )
+
+
+class ShownNames:
+    """The names that some texts show. A path is shown inside a longer path, too."""
+
+    def __init__(self, *texts: str) -> None:
+        self._words = set[str]()
+        self._paths = ""
+        for text in texts:
+            self.add(words_in(text))
+
+    def add(self, words: set[str]) -> None:
+        longer = [f"/{word.strip('/')}/" for word in words - self._words if "/" in word]
+        self._paths = "\n".join((self._paths, *longer)) if longer else self._paths
+        self._words |= words
+
+    def __contains__(self, name: str) -> bool:
+        if name in self._words:
+            return True
+        return ("/" in name or "." in name) and f"/{name.strip('/')}/" in self._paths

@@ -1,0 +1,44 @@
+"""`crushpy sessions hindsight`: what was needed after a compaction."""
+
+import json
+from pathlib import Path
+
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.headless import Run
+
+
+def work(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "tax.py").write_text("def compute_tax(): return round_half_up()\n")
+    llm.script(
+        Reply(calls=[Call("view", {"file_path": "tax.py"})]),
+        Reply("I have read it."),
+        Reply(calls=[Call("new_session", {"summary": "Nothing of use."})]),
+        *(Reply(calls=[Call("bash", {"command": f"echo compute_tax {number}"})]) for number in range(21)),
+        Reply("Done with round_half_up."),
+    )
+    run("Read tax.py", "--compaction", "llm", "--yolo")
+    run("-c", "Go on", "--yolo", "--compaction", "llm")
+
+
+def test_hindsight_names_what_was_needed_and_what_was_carried(
+    cli: Cli, run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    work(run, llm, workspace)
+    done = cli("sessions", "hindsight", "latest")
+    assert done.returncode == 0, done.stderr
+    assert "needed since: 2 names, 2 had been carried" in done.stdout
+    assert "identifiers" in done.stdout and "shown by tools" in done.stdout
+    found = json.loads(cli("sessions", "hindsight", "latest", "--json").stdout)
+    [boundary] = found["boundaries"]
+    assert {name["name"] for name in boundary["found"]["names"]} == {"compute_tax", "round_half_up"}
+    assert "1 compaction of all conversations." in cli("stats", "--hindsight").stdout
+
+
+def test_hindsight_says_that_a_session_is_too_short(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
+    llm.script(Reply("Hello."))
+    run("Hi")
+    done = cli("sessions", "hindsight", "latest")
+    assert done.returncode == 0, done.stderr
+    assert "Too short to say anything" in done.stdout
