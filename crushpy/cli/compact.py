@@ -32,8 +32,7 @@ async def compact(
     session: Annotated[str, argument("A session's id, or `latest` for the latest of this folder.")],
     focus: Annotated[str, option("--focus", "What the summary should focus on.")] = "",
     template: Annotated[
-        list[Path] | None,
-        option("--template", "Use this template; several with --dry-run.", metavar="FILE"),
+        list[Path] | None, option("--template", "Use this template; several with --dry-run.", metavar="FILE")
     ] = None,
     model: Annotated[str, option("--model -m", "The model of the session from now on.")] = "",
     dry_run: DryRun = False,

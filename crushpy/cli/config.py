@@ -39,10 +39,14 @@ def get_command(
     if setting_keys.find_leaf(path):
         value = _display(loaded, path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
-    elif path and setting_keys.general(path) in setting_keys.tables():
+    else:
+        _require_table(path)
         rows = _list_rows(loaded)
         print_lines(_lines([row for row in rows if setting_keys.parse_key(row["key"])[: len(path)] == path]))
-    else:
+
+
+def _require_table(path: KeyPath) -> None:
+    if not path or setting_keys.general(path) not in setting_keys.tables():
         raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
 
 
@@ -68,12 +72,8 @@ def unset_command(key: Annotated[str, argument("A key, or a group of keys.")]) -
     """Remove a value from config.toml and state.toml."""
     path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)
-    if (
-        not files
-        and not setting_keys.find_leaf(path)
-        and setting_keys.general(path) not in setting_keys.tables()
-    ):
-        raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
+    if not files and not setting_keys.find_leaf(path):
+        _require_table(path)
     for file in files:
         print(f"{setting_keys.spell(path)} is removed from {file}")
     if not files:

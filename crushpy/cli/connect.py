@@ -33,12 +33,10 @@ def register(app: typer.Typer) -> None:
 
 def connect_command(
     provider: Annotated[
-        str,
-        argument("The prefix of a model's name: anthropic, openai, ...", metavar="PROVIDER"),
+        str, argument("The prefix of a model's name: anthropic, openai, ...", metavar="PROVIDER")
     ] = "",
     more: Annotated[
-        list[str] | None,
-        argument("Not accepted: keys are not read from the command line.", hidden=True),
+        list[str] | None, argument("Not accepted: keys are not read from the command line.", hidden=True)
     ] = None,
     remove: Annotated[bool, option("--remove", "Remove the stored key.")] = False,
     file: Annotated[
@@ -83,7 +81,6 @@ def _remove_key(name: str, settings: Settings) -> str:
     note = f" {location.variable} is still set and used." if location.held else ""
     if not removed:
         raise CrushpyError(f"No key for {name} is stored.{note}")
-    sys.stdout.flush()
     return f"The key for {name} is no longer stored.{note}"
 
 

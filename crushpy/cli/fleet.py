@@ -317,8 +317,7 @@ def worker_command(
     ] = None,
     once: Annotated[bool, option("--once", "End when no task is left that it can take.")] = False,
     grace: Annotated[
-        float,
-        option("--grace", "For running tasks after SIGTERM or `drain`.", metavar="SECONDS", min=0),
+        float, option("--grace", "For running tasks after SIGTERM or `drain`.", metavar="SECONDS", min=0)
     ] = 600.0,
     accept_yolo: Annotated[
         bool, option("--accept-yolo", "Let lists with --yolo run so here as well.")

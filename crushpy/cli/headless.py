@@ -224,14 +224,14 @@ class _RunObserver:
     def __init__(self, conversation: Conversation, out: PrinterOutput, warnings: tuple[str, ...]) -> None:
         self._conversation = conversation
         self._out = out
-        self._warnings = warnings
+        self._warnings: tuple[str, ...] | None = warnings
+        """None once they are printed."""
         self._opened = False
         self.text = ""
         self._tasks: dict[str, events.ListedTaskChanged] = {}
         """The state of each task of a list."""
         self._reports: dict[str, str] = {}
         """The last message of each."""
-        self._warnings_printed = False
         self.no_value = ""
         """Why there is no value, if one was wanted."""
         self.signal: int = signal.SIGINT
@@ -250,14 +250,12 @@ class _RunObserver:
         self._out(event)
         if isinstance(event, events.SessionOpened):
             self._opened = True
-        if (
-            isinstance(event, events.PromptCommitted | events.ListedTaskChanged)
-            and not self._warnings_printed
-        ):
-            self._warnings_printed = True
+        begins = isinstance(event, events.PromptCommitted | events.ListedTaskChanged)
+        if begins and self._warnings is not None:
+            warnings, self._warnings = self._warnings, None
             gc.freeze()  # loaded modules are never freed: collections skip them from now on
             gc.enable()
-            for warning in self._warnings:
+            for warning in warnings:
                 self._out(events.Notice(warning, "warning"))
         if self._out.lost:  # the output cannot be written any more
             self._conversation.interrupt()

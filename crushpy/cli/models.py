@@ -42,10 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def models_command(
-    wanted: Annotated[
-        str,
-        argument("Only names that contain these words.", metavar="[FILTER]"),
-    ] = "",
+    wanted: Annotated[str, argument("Only names that contain these words.", metavar="[FILTER]")] = "",
     everything: Annotated[bool, option("--all", "Also models without a key or server.")] = False,
     refresh: Annotated[
         bool, option("--refresh", "Ask servers again instead of using lists cached for an hour.")
@@ -77,7 +74,10 @@ async def models_command(
     if hidden:
         lines += ["", *_hidden_lines(hidden)]
     elif not listed and not local:
-        lines += _suggestion_lines(wanted)
+        names = ", ".join(nearest_names(wanted))
+        lines.append(
+            f"Nearest names: {names}." if names else "`crushpy models --all` lists all known models."
+        )
     failures = list(_failure_lines(lists))
     lines += ["", *failures] if failures else []
     print_either(as_json, [_as_json(model, default) for model in (*listed, *local)], lines)
@@ -117,7 +117,7 @@ def _as_json(model: ListedModel, default: str) -> dict[str, Any]:
     }
     if model.api_base:
         row["api_base"] = model.api_base
-        row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_usage_commands(model))
+        row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(local_model_commands(model))
     return row
 
 
@@ -156,14 +156,9 @@ def _usage_lines(local: Sequence[ListedModel]) -> list[str]:
         if model.ready or model.api_base in seen:
             continue
         seen.add(model.api_base)
-        once, always = _usage_commands(model)
+        once, always = local_model_commands(model)
         lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  always:   {always}"]
     return lines
-
-
-def _usage_commands(model: ListedModel) -> tuple[str, str]:
-    provider, _, name = one_line(model.info.name).partition("/")
-    return local_model_commands(provider, model.api_base, name)
 
 
 def _hidden_lines(hidden: Sequence[ListedModel]) -> list[str]:
@@ -173,10 +168,3 @@ def _hidden_lines(hidden: Sequence[ListedModel]) -> list[str]:
     missing_keys = "; ".join(f"{hint} for {counts[hint]}" for hint in hints if counts[hint])
     count = f"{len(hidden):,} more are known (--all lists them)"
     return [f"{count}: {missing_keys}." if missing_keys else f"{count}."]
-
-
-def _suggestion_lines(wanted: str) -> list[str]:
-    similar = nearest_names(wanted)
-    if similar:
-        return [f"Nearest names: {', '.join(similar)}."]
-    return ["`crushpy models --all` lists all known models."]

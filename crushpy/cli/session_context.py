@@ -132,8 +132,7 @@ async def pin_command(
     session: SessionId,
     text: Annotated[str | None, option("--text", "Pin this text.", metavar="TEXT")] = None,
     file: Annotated[
-        str | None,
-        option("--file", "Pin a file, with its content at each compaction.", metavar="PATH"),
+        str | None, option("--file", "Pin a file, with its content at each compaction.", metavar="PATH")
     ] = None,
     message: Annotated[str | None, option("--message", "Pin a message.", metavar="ID")] = None,
 ) -> None:

@@ -36,8 +36,7 @@ async def import_command(
         ),
     ] = "",
     path: Annotated[
-        Path | None,
-        argument("A file or folder instead of the default locations.", metavar="[PATH]"),
+        Path | None, argument("A file or folder instead of the default locations.", metavar="[PATH]")
     ] = None,
     dry_run: Annotated[bool, option("--dry-run", "Show what would be imported; store nothing.")] = False,
     as_json: AsJson = False,

@@ -232,8 +232,7 @@ async def search_command(
     query: Annotated[str, argument('Words to search for; "a phrase" in quotes.')],
     everywhere: Annotated[bool, option("--all", "In all folders, not only this one.")] = False,
     session: Annotated[
-        str,
-        option("--session -s", "Only in this session and those it continues.", metavar="ID"),
+        str, option("--session -s", "Only in this session and those it continues.", metavar="ID")
     ] = "",
     limit: Annotated[int, option("--limit", "Maximum number of conversations.", min=1)] = 10,
     wait: Annotated[bool, option("--wait", "Index all messages first.")] = False,
@@ -360,12 +359,9 @@ async def changes_command(
     if as_json:
         rows: list[dict[str, Any]] = []
         for change, view in found:
-            row = {"path": change.path, "action": view.action, "added": view.added, "removed": view.removed}
-            row |= {
-                "note": view.note,
-                "before": change.before.hash,
-                "after": change.after.hash if change.after else "",
-            }
+            row = {name: getattr(view, name) for name in ("path", "action", "added", "removed", "note")}
+            after = change.after.hash if change.after else ""
+            row |= {"path": change.path, "before": change.before.hash, "after": after}
             rows.append(row | ({"diff": redact(view.unified)} if diff else {}))
         print_json(
             {"session": info.id, "conversation": info.root_id, "files": rows, "not_covered": NOT_COVERED}

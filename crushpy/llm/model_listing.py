@@ -253,11 +253,12 @@ def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, se
 # --- servers on this machine -----------------------------------------------------------------------------
 
 
-def local_model_commands(name: str, api_base: str, model: str) -> tuple[str, str]:
+def local_model_commands(local: ListedModel) -> tuple[str, str]:
     """The commands to use a model of a local server: once, and permanently."""
-    once = f"OPENAI_BASE_URL={api_base} crushpy -m openai/{model}"
-    permanently = f"crushpy config set providers.{name}.api_base {api_base}, then crushpy -m {name}/{model}"
-    return once, permanently
+    name, base = one_line(local.info.name), local.api_base
+    provider, _, model = name.partition("/")
+    once = f"OPENAI_BASE_URL={base} crushpy -m openai/{model}"
+    return once, f"crushpy config set providers.{provider}.api_base {base}, then crushpy -m {name}"
 
 
 async def find_local_servers(

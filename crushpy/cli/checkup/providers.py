@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from itertools import groupby
 
 from crushpy.cli.checkup.installation import CheckContext, Finding, fail, ok, warn
 from crushpy.core.errors import UsageError
@@ -118,17 +119,15 @@ def _check_window(context: CheckContext, name: str) -> Finding:
 
 
 async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:
-    from crushpy.llm.model_listing import ListedModel, list_local_models, local_model_commands, local_ports
+    from crushpy.llm.model_listing import list_local_models, local_model_commands, local_ports
 
-    servers: dict[str, list[ListedModel]] = {}
-    for model in await list_local_models(context.settings):
-        servers.setdefault(model.api_base, []).append(model)
-    for base, served in servers.items():
+    found = await list_local_models(context.settings)
+    for base, models in groupby(found, key=lambda model: model.api_base):
+        served = list(models)
         names = [model.info.name for model in served]
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        provider, _, first = names[0].partition("/")
-        hint = "" if served[0].ready else "To use it: " + local_model_commands(provider, base, first)[1]
+        hint = "" if served[0].ready else "To use it: " + local_model_commands(served[0])[1]
         yield ok(f"{served[0].how} at {base}: {shown}", hint)
-    if not servers:
+    if not found:
         ports = ", ".join(str(port) for port in sorted(local_ports().values()))
         yield ok(f"none found on this machine (ports {ports})" if ports else "not checked")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import groupby
 
 from textual import events, on, work
 from textual.binding import Binding
@@ -170,10 +171,8 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
     async def _load(self) -> None:
         """Queries the servers on this machine for their models."""
         found = await list_local_models(self._settings, self._environ)
-        servers: dict[str, list[ListedModel]] = {}
-        for offer in found:
-            servers.setdefault(offer.api_base, []).append(offer)
-        self._servers = [_server(base, served) for base, served in servers.items()]
+        servers = groupby(found, key=lambda offer: offer.api_base)
+        self._servers = [_server(base, list(served)) for base, served in servers]
         self.all_rows = [*self._servers, *self.all_rows]
         self.refresh_rows()
 

@@ -16,6 +16,7 @@ from crushpy.llm.model_listing import (
     format_window,
     list_local_models,
     list_models,
+    local_model_commands,
 )
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Settings
@@ -170,10 +171,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
 
 def ways_to_use(local: ListedModel) -> str:
     """How to use a model of a server on this machine that is not set up."""
-    from crushpy.llm.model_listing import local_model_commands
-
-    provider, _, model = one_line(local.info.name).partition("/")
-    once, for_good = local_model_commands(provider, local.api_base, model)
+    once, for_good = local_model_commands(local)
     return f"once: {once}\npermanently: {for_good}"
 
 

@@ -48,9 +48,8 @@ class ServerForm(DialogScreen[Json]):
             return Checkbox("yes", value=bool(field.get("default")), id=key)
         if options := field.get("enum"):
             return Select([(one_line(str(option)), str(option)) for option in options], id=key)
-        kind = field.get("type")
-        shown = "integer" if kind == "integer" else "number" if kind == "number" else "text"
-        field_input = Input(str(field.get("default", "")), type=shown, id=key)
+        kind: Any = field.get("type") if field.get("type") in ("integer", "number") else "text"
+        field_input = Input(str(field.get("default", "")), type=kind, id=key)
         field_input.cursor_blink = False
         return field_input
 

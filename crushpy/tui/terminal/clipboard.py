@@ -172,10 +172,9 @@ def _split_words(text: str) -> list[str]:
     """Words as a shell reads them: quoted, or with a backslash before each blank."""
     import shlex
 
-    try:
+    with suppress(ValueError):
         return shlex.split(text)
-    except ValueError:
-        return []
+    return []
 
 
 def _find_image(name: str, folder: str) -> Path | None:

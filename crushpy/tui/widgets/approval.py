@@ -10,7 +10,6 @@ from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.style import Style
 from textual.widgets import Input, Static
 
 from crushpy.core.access import AnswerChoice
@@ -28,7 +27,7 @@ from crushpy.tui.transcript.render.tool_calls import draw_command
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.fitting import pointed, shorten
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
-from crushpy.tui.widgets.key_bar import flow
+from crushpy.tui.widgets.key_bar import clickable, flow
 
 MARK = "reverse"
 """Distinguishes the name of a hidden character from the same letters in plain text."""
@@ -201,11 +200,11 @@ class ChoiceList(Static):
 
     def rows(self, width: int, *, listed: bool) -> Content:
         """A row for each choice if there is room; otherwise in a line."""
-        more = [] if self.all_shown else [_clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
+        more = [] if self.all_shown else [clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
         if listed:
             labels = [_label(choice, width=width - len(HANGING) + 1) for choice in self._choices]
             rows = [
-                _clickable(pointed(label, at == self.at), choice.key)
+                clickable(pointed(label, at == self.at), choice.key)
                 for at, (label, choice) in enumerate(zip(labels, self._choices, strict=True))
             ]
             rows += [pointed(row, False) for row in more]
@@ -214,7 +213,7 @@ class ChoiceList(Static):
             return Content("\n").join([*rows, hint.truncate(width)])
         labels = [_label(choice, fully=False).truncate(width, ellipsis=True) for choice in self._choices]
         labels[self.at] = labels[self.at].stylize("reverse")
-        shown = [_clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
+        shown = [clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
         return flow([*shown, *more, Content(self._escapes)], width)
 
     def cut(self, width: int) -> list[Content]:
@@ -239,10 +238,6 @@ def _label(choice: AnswerChoice, *, fully: bool = True, width: int = 0) -> Conte
     told = Content(choice.label or words)
     told = Content(HANGING).join(told.wrap(width)) if width > 0 else told
     return Content.assemble((f"[{choice.key}]", "bold"), " ", told)
-
-
-def _clickable(label: Content, key: str) -> Content:
-    return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"}))
 
 
 SMALL = Size(44, 20)

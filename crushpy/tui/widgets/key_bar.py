@@ -37,6 +37,11 @@ def flow(labels: Sequence[Content], width: int) -> Content:
     return Content("\n").join(Content(" " * _GAP).join(line) for line in lines)
 
 
+def clickable(label: Content, key: str) -> Content:
+    """A click on it presses the key."""
+    return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"}))
+
+
 class KeyBar(Static):
     """The keys of the screen, including those that an input line may handle, and of the focused widget."""
 
@@ -81,5 +86,5 @@ class KeyBar(Static):
             label = Content.assemble(
                 (key_name(key), "bold $footer-key-foreground"), f" {binding.description}"
             )
-            labels.append(label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"})))
+            labels.append(clickable(label, key))
         return labels

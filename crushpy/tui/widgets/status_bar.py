@@ -12,6 +12,7 @@ from crushpy.core.messages import Data, counted, short_count
 from crushpy.security.sanitize import clean
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import fit
+from crushpy.tui.widgets.key_bar import key_name
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
@@ -198,7 +199,7 @@ class ModeChip(Widget):
         size = app_of(self).size
         if size.width < KEY_COLUMNS or size.height < KEY_ROWS:
             return chip
-        return Content("\n").join([chip, Content("+".join(map(str.capitalize, self.key.split("+"))))])
+        return Content("\n").join([chip, Content(key_name(self.key))])
 
     def on_click(self) -> None:
         app_of(self).simulate_key(self.key)

@@ -173,6 +173,15 @@ def parse_blocks(text: str) -> "list[Token]":
     return tokens
 
 
+def split_blocks(tokens: "Sequence[Token]") -> "Iterator[Sequence[Token]]":
+    """The tokens of each of several blocks that follow each other."""
+    start = 0
+    for index, token in enumerate(tokens):
+        if token.level == tokens[0].level and token.nesting <= 0:
+            yield tokens[start : index + 1]
+            start = index + 1
+
+
 class Writer:
     """Draws blocks on a canvas, between `margin` and the right edge, in `base`."""
 
@@ -214,17 +223,11 @@ class Writer:
 
     def _blocks(self, tokens: "Sequence[Token]", margin: Margin) -> None:
         """Blocks one below the other, with an empty row if the source has one."""
-        index = 0
-        first = True
-        while index < len(tokens):
-            token = tokens[index]
-            if not first and self._stands_apart(token):
+        for number, inside in enumerate(split_blocks(tokens)):
+            if number and self._stands_apart(inside[0]):
                 self._canvas.blank(margin, self._base)
-            end = _closing(tokens, index)
-            self._block(tokens[index : end + 1], margin)
+            self._block(inside, margin)
             margin = margin.later
-            first = False
-            index = end + 1
 
     def _block(self, tokens: "Sequence[Token]", margin: Margin) -> None:
         token = tokens[0]
@@ -327,15 +330,6 @@ def _ticked(inner: "Sequence[Token]") -> "tuple[str, Sequence[Token]]":
         return "", inner
     words = inner[1].copy(content=inner[1].content[4:])
     return _BOXES[inner[1].content[:4].lower()], [inner[0], words, *inner[2:]]
-
-
-def _closing(tokens: "Sequence[Token]", index: int) -> int:
-    depth = 0
-    for at in range(index, len(tokens)):
-        depth += tokens[at].nesting
-        if depth == 0:
-            return at
-    return len(tokens) - 1
 
 
 # --- tables: columns as wide as their cells need, cells wrapped if there is not enough room

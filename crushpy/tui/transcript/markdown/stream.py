@@ -62,9 +62,9 @@ class Unit(NamedTuple):
 def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
     """The units of `lines`. `joined`: they begin with an item of the list that came before."""
     starts: list[Unit] = []
-    for inside in _blocks(block.parse_blocks("\n".join([*lines, ""])), 0):
+    for inside in block.split_blocks(block.parse_blocks("\n".join([*lines, ""]))):
         if inside[0].type in ("bullet_list_open", "ordered_list_open"):
-            for item in _blocks(inside[1:-1], 1):
+            for item in block.split_blocks(inside[1:-1]):
                 starts.append(Unit("item", _line(item), 0, item, joined))
                 joined = True
         else:
@@ -77,15 +77,6 @@ def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
 def is_blank(line: str) -> bool:
     """Empty, as markdown sees it."""
     return not line.strip(" \t")
-
-
-def _blocks(tokens: "Sequence[Token]", level: int) -> "Iterator[Sequence[Token]]":
-    """The tokens of each block at `level`."""
-    start = 0
-    for index, token in enumerate(tokens):
-        if token.level == level and token.nesting <= 0:
-            yield tokens[start : index + 1]
-            start = index + 1
 
 
 def _line(tokens: "Sequence[Token]") -> int:
