@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from crushpy.engine.compaction.replay import Replay, ReplayChanges
 
-SETTINGS = "method=auto|llm, threshold=0.6|off, window=N, prepare=true|false, template=FILE"
+SETTINGS = (
+    "method=auto|llm, threshold=0.6|off, window=N, prepare=true|false, carry=lean|normal|full, template=FILE"
+)
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 LEVELS = " ▁▂▃▄▅▆▇█"
 LINE_COLUMNS = 60

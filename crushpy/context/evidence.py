@@ -55,6 +55,8 @@ class Section(Data, frozen=True):
     entries: tuple[Entry, ...]
     counted: bool = True
     """Omitted entries are counted in the note at the end."""
+    old: bool = False
+    """Commands and files of which nothing is open."""
 
 
 def build_evidence(
@@ -65,10 +67,12 @@ def build_evidence(
     request_limit: int,
     count: Count,
     redact: Redact = lambda text: text,
+    lean: bool = False,
     beside: str = "",
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened.
-    `beside`: what the child starts with besides, whose names are not repeated."""
+    `lean`: names come before old commands. `beside`: what the child starts with besides, whose names are not
+    repeated."""
     first = ledger.first_reply
     found = _Facts(
         [facts.Quote(request.id, redact(request.text)) for request in ledger.requests],
@@ -78,6 +82,7 @@ def build_evidence(
         request_limit,
         count,
         _NameList(ledger.names or (), around.cwd, words_in(beside), redact, count),
+        lean,
     )
     room = limit
     while room > 0:
@@ -100,6 +105,7 @@ class _Facts(Data, frozen=True):
     request_limit: int
     count: Count
     names: "_NameList"
+    lean: bool
 
 
 def _filled(found: _Facts, room: int) -> str:
@@ -130,14 +136,19 @@ def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     if answer:
         blocks.insert(1 if 0 in requests else 0, answer)
     room -= spent
+    names = ""
     for section in found.sections:
+        if found.lean and section.old and not names:
+            names = found.names.fill(room, "\n".join(blocks))
+            blocks += [names] if names else []
+            room -= count(names) + 1
         kept, spent = _fit(section, room, count)
         if kept:
             blocks.append(_shown(section.title, kept))
             room -= spent
         if len(kept) < len(section.entries) and section.counted:
             left_out[section.title.lower()] = len(section.entries) - len(kept)
-    if names := found.names.fill(room, "\n".join(blocks)):
+    if not names and (names := found.names.fill(room, "\n".join(blocks))):
         blocks.append(names)
     return blocks, left_out
 
@@ -241,9 +252,10 @@ def _shown(title: str, entries: Sequence[Entry]) -> str:
 def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iterable[Section]:
     """Everything but the requests, by priority."""
 
-    def plain(title: str, lines: Iterable[str]) -> Section:
+    def plain(title: str, lines: Iterable[str], *, old: bool = False) -> Section:
         """Lines shown by priority."""
-        return Section(title, tuple(Entry(safe(line), number) for number, line in enumerate(lines)))
+        entries = tuple(Entry(safe(line), number) for number, line in enumerate(lines))
+        return Section(title, entries, old=old)
 
     def line(text: str, limit: int = EVIDENCE_LINE_CHARS) -> str:
         return shortened_line(redact(text), limit)
@@ -251,13 +263,14 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     def command_line(text: str, times: int) -> str:
         return f"$ {line(text)}" + (f" ({times}x)" if times > 1 else "")
 
-    def failures(title: str, failed: Sequence[RunFact]) -> Section:
+    def failures(title: str, failed: Sequence[RunFact], *, old: bool = False) -> Section:
         return Section(
             title,
             tuple(
                 Entry(safe(command_line(run.text, run.failures)), number, safe(_end(run)))
                 for number, run in enumerate(failed)
             ),
+            old=old,
         )
 
     def path(file: FileFact) -> str:
@@ -279,10 +292,11 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
         yield plain("Last test run", ["\n".join((f"$ {line(test.text)} ({ended})", *output))])
     yield plain("Background jobs running", map(line, around.jobs))
     yield plain("Git", map(line, around.git))
-    yield failures("Commands that failed and work by now", repaired)
+    yield failures("Commands that failed and work by now", repaired, old=True)
     yield _by_folder("Files read", {path(file): "" for file in files if not file.changed_at})
     told = test.text if test else ""
-    yield plain("Other commands", (command_line(run.text, run.runs) for run in others if run.text != told))
+    lines = (command_line(run.text, run.runs) for run in others if run.text != told)
+    yield plain("Other commands", lines, old=True)
     yield plain("Granted for this conversation", map(line, around.grants))
     if dropped := sum(kind in ("drop", "remove") for kind in ledger.edits.values()):
         words = f"{counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"

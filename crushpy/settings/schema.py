@@ -45,14 +45,16 @@ class Compaction(Data, frozen=True):
     `llm`, the status names them."""
     soft_threshold: Share = 0.60
     """How full the window is before natural moments count."""
-    keep_recent_tokens: NonNegativeInt = 20000
-    """Tokens of the most recent messages to keep verbatim."""
+    carry: Literal["lean", "normal", "full"] = "full"
+    """How much a child starts with: about 3,000 tokens (`lean`), 8,000 (`normal`) or 24,000 (`full`)."""
+    keep_recent_tokens: NonNegativeInt | None = None
+    """Tokens of the most recent messages to keep verbatim; unset: 1,000, 5,000 or 20,000, by `carry`."""
     summary_tokens: PositiveInt = 2000
     """Target length of a summary in tokens; truncated at twice that."""
     summary_seconds: PositiveInt = 300
     """Timeout of one summary request in seconds."""
-    evidence_tokens: NonNegativeInt = 4000
-    """Tokens of evidence (facts collected by code) to keep."""
+    evidence_tokens: NonNegativeInt | None = None
+    """Tokens of evidence (facts collected by code) to keep; unset: 2,000, 3,000 or 4,000, by `carry`."""
     pin_tokens: NonNegativeInt = 2000
     """Tokens of all pins together; at most 5% of the window."""
     rule_tokens: NonNegativeInt = 1500

@@ -475,3 +475,11 @@ def test_names_of_a_secret_are_not_listed() -> None:
     output = "DB_PASSWORD=hunter_2_hunter\nplain_name"
     evidence = built([user("go"), *ran("cat config", output)])
     assert "plain_name" in evidence and "hunter" not in evidence
+
+
+def test_a_lean_evidence_has_names_before_old_commands() -> None:
+    lineage = [user("go"), *ran("ls old", "seen_name"), user("on")]
+    ledger = extend_ledger(Ledger(), lineage, cwd="/work")
+    for lean in (True, False):
+        text = build_evidence(ledger, AROUND, limit=400, request_limit=100, count=count, lean=lean)
+        assert (text.index("seen_name") < text.index("ls old")) is lean

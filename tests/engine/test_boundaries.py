@@ -31,7 +31,8 @@ from crushpy.core.events import (
 )
 from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
-from crushpy.engine.compaction.draft import Verdict
+from crushpy.engine.compaction.draft import Verdict, limits_of
+from crushpy.settings.schema import Compaction
 from crushpy.storage.store import Store
 
 WINDOW = 10_000
@@ -995,3 +996,19 @@ async def test_model_given_on_resume_is_stored(talks: Talks, llm: ScriptedLLM) -
     await again.close()
     third = await talks(session=talk.conversation.info.id)
     assert third.conversation.info.model == "openai/other"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "tail", "evidence"),
+    [
+        (Compaction(), 20_000, 4_000),
+        (Compaction(carry="normal"), 5_000, 3_000),
+        (Compaction(carry="lean"), 1_000, 2_000),
+        (Compaction(carry="lean", keep_recent_tokens=0, evidence_tokens=700), 0, 700),
+    ],
+)
+def test_carry_sets_tail_and_evidence_unless_they_are_set(
+    chosen: Compaction, tail: int, evidence: int
+) -> None:
+    limits = limits_of(chosen, 0.75, 200_000, 0, 0)
+    assert (limits.keep_recent_tokens, limits.evidence) == (tail, evidence)

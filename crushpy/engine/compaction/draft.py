@@ -38,6 +38,8 @@ from crushpy.util.pending_answers import PendingAnswers
 
 _QUOTE = re.compile(r'<(\w+) id="(?P<message_id>\w+)".*?</\1>', re.DOTALL)
 """In the quotes of a seed: what is quoted cannot close our tags."""
+CARRIED_TOKENS = {"lean": (1_000, 2_000), "normal": (5_000, 3_000), "full": (20_000, 4_000)}
+"""Of the tail and of the evidence, by `compaction.carry`."""
 MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 """Of the evidence that hooks add."""
 
@@ -167,8 +169,12 @@ def limits_of(
     compaction: Compaction, planned: float, window: int, fixed_tokens: int, pinned: int
 ) -> TokenBudget:
     """How much a child may start with, by the settings."""
-    texts = compaction.keep_recent_tokens, compaction.summary_tokens, compaction.evidence_tokens
-    return TokenBudget(window, planned, *texts, fixed_tokens, pinned)
+    tail, evidence = CARRIED_TOKENS[compaction.carry]
+    if compaction.keep_recent_tokens is not None:
+        tail = compaction.keep_recent_tokens
+    if compaction.evidence_tokens is not None:
+        evidence = compaction.evidence_tokens
+    return TokenBudget(window, planned, tail, compaction.summary_tokens, evidence, fixed_tokens, pinned)
 
 
 def leaves_no_room(limits: TokenBudget, ratio: float | None) -> bool:
@@ -238,6 +244,7 @@ class BoundaryPlanner:
             request_limit=limits.longest_quote,
             count=self._gauge.count,
             redact=redact,
+            lean=self._scope.settings.compaction.carry == "lean",
             beside="" if plan is None else "\n".join(map(message_text, plan.parts.tail)),
         )
 

@@ -55,6 +55,7 @@ class ReplayChanges(Data, frozen=True, forbid_unknown_fields=True):
     threshold: Threshold | None = None
     window: PositiveInt | None = None
     prepare: bool | None = None
+    carry: Literal["lean", "normal", "full"] | None = None
     template: str = ""
     """The text of another summary template."""
 
@@ -369,6 +370,7 @@ class Replayer:
             request_limit=limits.longest_quote,
             count=count,
             redact=self._redact,
+            lean=compaction.carry == "lean",
             beside=start_text(parts.tail),
         )
         seed = Seed("", evidence, plan.quotes, rules=rules.text)
@@ -458,6 +460,7 @@ def _changed(settings: Settings, changes: ReplayChanges, recording: Recording) -
     given = {
         "threshold": threshold,
         "prepare": changes.prepare,
+        "carry": changes.carry,
         "fallback_threshold": thresholds.get("fallback"),
     }
     models = settings.models
