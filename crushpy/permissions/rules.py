@@ -164,15 +164,6 @@ class RuleSet(Data, frozen=True):
             tuple(Rule.parse(text, known) for text in deny),
         )
 
-    def __add__(self, other: "RuleSet") -> "RuleSet":
-        return RuleSet(
-            self.allow + other.allow,
-            self.ask + other.ask,
-            self.deny + other.deny,
-            self.closed or other.closed,
-            self.confined or other.confined,
-        )
-
     def grant(self, *rules: Rule) -> "RuleSet":
         """Adds allow rules of whoever starts the conversation and answers its questions."""
         granted = (msgspec.structs.replace(rule, foreign=bool(self.confined)) for rule in rules)

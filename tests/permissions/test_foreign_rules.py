@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from crushpy.core.access import Access, Privileges
@@ -18,7 +19,7 @@ UNCONFINED = ExecutionContext()
 
 def foreign(*allow: str, own: tuple[str, ...] = (), ask: tuple[str, ...] = ()) -> RuleSet:
     """The rules `allow` of a stranger beside those of the user."""
-    users = RuleSet.from_strings(own, ask) + RuleSet(confined=WHY)
+    users = msgspec.structs.replace(RuleSet.from_strings(own, ask), confined=WHY)
     return users.grant(*RuleSet.from_strings(allow).allow)
 
 

@@ -119,11 +119,6 @@ def test_words_are_split_as_a_shell_would() -> None:
     )
 
 
-def test_rule_sets_are_joined() -> None:
-    one, two = RuleSet.from_strings(allow=["write"], deny=["fetch"]), RuleSet.from_strings(ask=["view"])
-    assert one + two == RuleSet.from_strings(["write"], ["view"], ["fetch"])
-
-
 plain = st.text(st.sampled_from("abz./-_ *?\\'\"()[]{}=,~#!|:1"), min_size=1, max_size=15)
 
 

@@ -12,6 +12,7 @@ from confined import bash, confined, needs_sandbox
 
 from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import ResourceLimits
+from crushpy.sandbox.supervisor_handle import SupervisedCommand
 from crushpy.tools.files.locate import locate
 from crushpy.tools.shell.process import cannot_kill
 
@@ -216,6 +217,13 @@ async def test_time_outs_end_what_got_away_and_leave_others_alone(workspace: Pat
         shown = (await bash(context, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")).text
     assert "sleep 60" in shown
     assert "sleep 50" not in shown and "sleep 55" not in shown
+
+
+async def test_command_knows_which_of_its_processes_survived_its_end() -> None:
+    command = SupervisedCommand("1")
+    command.report("ended", ["12", "34"])
+    assert command.ended.is_set() and command.survivors == [12, 34]
+    assert cannot_kill(command.survivors) == "these processes could not be killed: 12, 34"
 
 
 async def test_a_workspace_that_was_made_anew_is_seen_anew(workspace: Path, home: Path) -> None:
