@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from crushpy.cli.command_helpers import (
     AsJson,
     SessionId,
     find_session,
     format_table,
     open_browser,
+    option,
     print_either,
 )
 from crushpy.cli.workspace import load_models
@@ -28,7 +27,7 @@ WHO = {"user": "said by you", "assistant": "said by the agent", "tool": "shown b
 async def hindsight_command(
     session: SessionId = "latest",
     window: Annotated[
-        int | None, typer.Option("--window", metavar="N", min=1_000, help="As if the window had N tokens.")
+        int | None, option("--window", "As if the window had N tokens.", metavar="N", min=1_000)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

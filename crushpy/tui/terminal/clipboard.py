@@ -93,9 +93,7 @@ def has_clipboard_tool() -> bool:
 
 
 async def read_clipboard_image() -> bytes | None:
-    """The image on the clipboard; None if there is none, or no tool answers in time."""
-    if os.environ.get("SSH_CONNECTION"):
-        return None
+    """The image on the clipboard (see `has_clipboard_tool`); None if there is none, or none in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(PASTE_TIMEOUT_S):
             for tool in filter(find_program, PASTE_TOOLS):
