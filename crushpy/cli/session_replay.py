@@ -79,6 +79,7 @@ def _report(found: "Sequence[Replay]") -> list[str]:
         ("input tokens", [f"{replayed.usage.total - replayed.usage.output_tokens:,}" for replayed in found]),
         ("  cached", [f"{replayed.usage.cache_read_tokens:,}" for replayed in found]),
         ("output tokens", [f"{replayed.usage.output_tokens:,}" for replayed in found]),
+        ("estimated requests", [f"{replayed.estimated} of {len(replayed.requests)}" for replayed in found]),
         ("cost", [f"${replayed.usage.cost:.4f}" if replayed.usage.cost else "-" for replayed in found]),
         ("recorded facts carried", [f"{replayed.facts[1]} of {replayed.facts[0]}" for replayed in found]),
     ]

@@ -75,7 +75,7 @@ class _Reader:
         self._vendor = vendor
         self._unmapped = unmapped
         self._model = ""
-        self._total: Any = None
+        self._total: Usage | None = None
         """What the last report counted since the beginning."""
 
     def read(self, file: Path) -> Iterator[foreign.Item]:
@@ -106,7 +106,8 @@ class _Reader:
                 found.append(last)
             else:
                 found.append(item)
-            ended = not _is_reply(item)
+            if not isinstance(item, foreign.Heading):
+                ended = not _is_reply(item)
         yield from found
 
     def _items(self, file: Path) -> Iterator[foreign.Item | Usage]:
@@ -139,10 +140,12 @@ class _Reader:
             yield foreign.Heading(as_text(event.get("thread_name")))
         elif kind == "token_count":
             info = as_object(event.get("info"))
-            used, total = _usage(as_object(info.get("last_token_usage"))), info.get("total_token_usage")
-            if used is not None and (total is None or total != self._total):  # else a repeated report
+            used, total = (_usage(as_object(info.get(f"{name}_token_usage"))) for name in ("last", "total"))
+            before, self._total = self._total, total or self._total
+            if used is not None and (total is None or total != before):  # else a repeated report
+                if total and before and (aborted := _difference(total, before, used)):
+                    yield _without_message(aborted)
                 yield used
-            self._total = total or self._total
         elif kind == "thread_rolled_back":
             self._unmapped["turn that was rolled back"] += max(1, whole(event.get("num_turns")))
         elif kind not in _DUPLICATE_EVENTS:
@@ -186,12 +189,19 @@ class _Reader:
 
 
 def _is_reply(item: foreign.Item | Usage) -> bool:
-    return isinstance(item, foreign.Piece) and item.role == "assistant"
+    return isinstance(item, foreign.Piece) and item.role == "assistant" and bool(item.parts)
 
 
 def _without_message(used: Usage) -> foreign.Piece:
     """A model call that left no message."""
     return foreign.Piece("", "assistant", (), usage=used)
+
+
+def _difference(total: Usage, before: Usage, used: Usage) -> Usage | None:
+    """What the total grew by beside the reported usage: that of a turn that was aborted. Else None."""
+    figures = zip(*map(msgspec.structs.astuple, (total, before, used)), strict=True)
+    grown = [now - then - reported for now, then, reported in figures]
+    return Usage(*grown) if min(grown) >= 0 and any(grown) else None
 
 
 def _delayed(items: Iterable[foreign.Item | Usage]) -> Iterator[foreign.Item | Usage]:

@@ -46,6 +46,7 @@ _PRICE_KEYS = {
     "output_cost": "output_cost_per_token",
     "cache_read_cost": "cache_read_input_token_cost",
     "cache_write_cost": "cache_creation_input_token_cost",
+    "hour_write_cost": "cache_creation_input_token_cost_above_1hr",
 }
 
 CatalogEntry = dict[str, Any]
@@ -133,10 +134,12 @@ def cost(info: ModelInfo, usage: Usage) -> float:
     input_cost = prices.input_cost or 0.0
     read_cost = input_cost if prices.cache_read_cost is None else prices.cache_read_cost
     write_cost = input_cost if prices.cache_write_cost is None else prices.cache_write_cost
+    hour_cost = write_cost if prices.hour_write_cost is None else prices.hour_write_cost
     total = (
         usage.input_tokens * input_cost
         + usage.cache_read_tokens * read_cost
-        + usage.cache_write_tokens * write_cost
+        + (usage.cache_write_tokens - usage.hour_write_tokens) * write_cost
+        + usage.hour_write_tokens * hour_cost
         + usage.output_tokens * (prices.output_cost or 0.0)
     )
     return total / _PER_MILLION
@@ -197,7 +200,7 @@ def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
     if "context_window" in changes:
         changes["source"] = "settings"
     if "input_cost" in changes:  # the catalog's other prices of input belong to another price list
-        changes |= {"cache_read_cost": None, "cache_write_cost": None}
+        changes |= {"cache_read_cost": None, "cache_write_cost": None, "hour_write_cost": None}
     if "input_cost" in changes or "output_cost" in changes:
         changes["long"] = None
     return msgspec.structs.replace(info, **changes) if changes else info

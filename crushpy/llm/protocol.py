@@ -130,6 +130,8 @@ class TokenPrices(Data, frozen=True, kw_only=True):
     output_cost: float | None = None
     cache_read_cost: float | None = None
     cache_write_cost: float | None = None
+    hour_write_cost: float | None = None
+    """Of what the cache keeps for an hour."""
 
 
 class LongPrices(TokenPrices, frozen=True):

@@ -302,6 +302,48 @@ def test_each_step_of_an_opencode_message_has_its_own_usage(cli: Cli, tmp_path: 
     assert [message["usage"]["cost"] for message in shown] == [0.5, 0.5]
 
 
+def test_a_replay_counts_what_was_recorded_at_list_prices_and_labels_estimates(
+    cli: Cli, imported: Callable[..., Stored]
+) -> None:
+    """A million tokens of Claude Sonnet 4.5: $3 of input, $15 of output; $0.30 from the cache, $3.75 into it,
+    $6 into it for an hour."""
+
+    def step(number: int, parent: str) -> list[dict[str, Any]]:
+        used = {"input_tokens": 1_000, "output_tokens": 2_000, "cache_read_input_tokens": 170_000 + number}
+        used |= {"cache_creation_input_tokens": 5_000, "cache_creation": {"ephemeral_1h_input_tokens": 4_000}}
+        use = foreign.tool_use(f"t{number}", "Read", file_path=f"{number}.py")
+        said = foreign.claude_reply(f"a{number}", parent, 2, use)
+        said["message"] |= {"model": "claude-sonnet-4-5-20250929", "usage": used}
+        return [
+            said,
+            foreign.claude_said(f"r{number}", f"a{number}", 3, [foreign.tool_result(f"t{number}", "x")]),
+        ]
+
+    lines = [foreign.claude_said("u", None, 1, "go")]
+    for number in range(10):
+        lines += step(number, f"r{number - 1}" if number else "u")
+    boundary = foreign.claude_line(
+        "system", "b", None, 7, None, subtype="compact_boundary", logicalParentUuid="r9"
+    )
+    lines += [boundary, foreign.claude_said("s", "b", 8, foreign.SUMMARY, isCompactSummary=True)]
+    lines += step(10, "s")
+    silent = foreign.claude_reply("a99", "r10", 9, foreign.words("Interrupted"))
+    lines.append(
+        silent | {"message": silent["message"] | {"usage": {}, "model": "claude-sonnet-4-5-20250929"}}
+    )
+    [_, (tip, _)] = imported("claude", *lines)
+    told = json.loads(cli("sessions", "replay", tip.id, "--threshold", "0.5", "--json").stdout)
+    recorded, other = told["replays"]
+    reads = sum(170_000 + number for number in range(11))
+    cost = (11 * (1_000 * 3 + 2_000 * 15 + 1_000 * 3.75 + 4_000 * 6) + reads * 0.3) / 1e6
+    assert recorded["usage"]["cost"] == pytest.approx(cost, rel=1e-4)
+    assert recorded["usage"]["cache_read_tokens"] == reads
+    assert (recorded["estimated"], len(recorded["boundaries"]), len(recorded["requests"])) == (0, 1, 11)
+    assert any("nothing is counted for them" in text for text in recorded["unknown"])
+    assert other["estimated"] > 0
+    assert "estimated requests" in cli("sessions", "replay", tip.id, "--threshold", "0.5").stdout
+
+
 # --- the command -----------------------------------------------------------------------------------------
 
 

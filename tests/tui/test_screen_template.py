@@ -292,7 +292,7 @@ async def test_a_real_session_is_rehearsed_with_the_edited_template(talks: Talks
     async with shown(TemplateScreen(talk.conversation.templates, preview)) as screen:
         await screen.press("f5")
         assert "Haiku summary." in screen.text
-        assert "coverage" in screen.text
+        assert "recorded facts carried" in screen.text
     assert talk.conversation.history == stored
 
 

@@ -87,6 +87,10 @@ class Recording(Data, frozen=True):
     """By the message they were made after."""
     undone: dict[str, float]
     """When a boundary of a session was undone, by the session's id."""
+    imported: frozenset[str] = frozenset()
+    """The messages of another agent."""
+    reported: bool = False
+    """That agent recorded usage."""
 
 
 class ReplayedBoundary(Data, frozen=True, omit_defaults=False):
@@ -110,6 +114,8 @@ class Replay(Data, frozen=True, omit_defaults=False):
     peak: int
     boundaries: tuple[ReplayedBoundary, ...]
     requests: tuple[RequestMade, ...]
+    estimated: int
+    """Requests whose usage was not recorded, or that differ from the recorded ones: theirs is scaled."""
     usage: Usage
     """Of all model calls, those for summaries included. Its cost is at list prices; 0 without prices."""
     unknown: tuple[str, ...]
@@ -147,12 +153,13 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
                 side[place] += session.usage
     foreign = await store.imports.find_last_message(root) if lineage[session_id].imported else ""
     known: dict[str, Message] = {}
+    imported: dict[str, Usage | None] = {}
     sessions: list[RecordedSession] = []
     for name, last in reach:
         own: list[Message] = []
         for message in await store.messages.load_readable(name, last):
-            # Another agent used it for other prompts and tools.
-            own.append(msgspec.structs.replace(message, usage=None) if foreign else message)
+            own.append(message)
+            imported |= {message.id: message.usage} if foreign else {}
             foreign = "" if message.id == foreign else foreign
         known |= {message.id: message for message in own}
         info, boundary = lineage[name], opening.get(name)
@@ -163,12 +170,20 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
         replies = sum((message.usage for message in own if message.usage), Usage())
         figures = zip(*map(msgspec.structs.astuple, (info.usage, replies)), strict=True)
         aside = Usage(*(max(0, figure - other) for figure, other in figures))
-        pairs = tuple(zip(own, facts, strict=True))
+        if info.imported:
+            aside = msgspec.structs.replace(aside, cost=0.0)
+        pairs = tuple(zip(map(_at_list_prices, own) if info.imported else own, facts, strict=True))
         sessions.append(RecordedSession(info, boundary, start, pairs, aside, side[name]))
     undone = {
         boundary.parent_id: boundary.undone_at for boundary in boundaries if boundary.undone_at is not None
     }
-    return Recording(tuple(sessions), edits, undone)
+    return Recording(tuple(sessions), edits, undone, frozenset(imported), any(imported.values()))
+
+
+def _at_list_prices(message: Message) -> Message:
+    """Without the cost that another agent computed."""
+    usage = msgspec.structs.replace(message.usage, cost=0.0) if message.usage else None
+    return msgspec.structs.replace(message, usage=usage)
 
 
 async def replay_session(
@@ -224,6 +239,7 @@ class Replayer:
         self._requests: list[RequestMade] = []
         self._usage = Usage()
         self._opens, self._asked_then, self._hit_share = False, 0, 0.0
+        self._estimated = 0
         self._unknown: dict[str, None] = {}
         self._next, self._number, self._aside = "", 0, Usage()
 
@@ -235,7 +251,8 @@ class Replayer:
             self._next = session.own[0][0].id if session.own else ""
             if place:
                 await self._enter(session)
-            undone, self._aside = self._recording.undone.get(session.info.id), session.aside
+            undone = self._recording.undone.get(session.info.id)
+            self._aside = self._models.with_cost(session.info.model, session.aside)
             self._usage += session.side
             if session.side.total:
                 self._unknown["What branches and tasks would have used: what they used is added."] = None
@@ -273,7 +290,13 @@ class Replayer:
             return
         made = len(self._boundaries)
         by_model = boundary.trigger == "agent" and method == "llm"
-        if boundary.trigger == "manual" or by_model or (boundary.trigger == "overflow" and self._agrees):
+        as_recorded = boundary.trigger == "imported" and self._changes == ReplayChanges()
+        if (
+            boundary.trigger == "manual"
+            or as_recorded
+            or by_model
+            or (boundary.trigger == "overflow" and self._agrees)
+        ):
             self._make_boundary(boundary.trigger, session)
         elif boundary.trigger in ("auto", "fallback"):
             await self._check(session)
@@ -391,7 +414,12 @@ class Replayer:
         return measure(parts.middle, "", carried, cwd=cwd, notes=notes, rules=ledger.rules_of(left))
 
     async def _call(self, message: Message) -> None:
-        await self._check()
+        is_imported = message.id in self._recording.imported
+        if not is_imported or self._changes != ReplayChanges():  # else it is known when its agent compacted
+            await self._check()
+        if is_imported and self._recording.reported and message.usage is None:
+            self._unknown["What replies without recorded usage used: nothing is counted for them."] = None
+            return
         usage = self._replayed_usage(message)
         self._usage += usage
         asked = usage.total - usage.output_tokens
@@ -403,23 +431,28 @@ class Replayer:
         """The recorded usage if the request is the recorded one; else scaled by the sizes of the two."""
         model, usage = message.model or self._session.info.model, message.usage
         if usage is None or not usage.total:
-            self._unknown["What replies without recorded usage used: that is estimated."] = None
+            self._unknown[
+                "What replies without recorded usage used: that is estimated, the request before cached."
+            ] = None
+            self._estimated += 1
             asked = self._gauge.reading(self._request, self._history).used
-            return self._models.with_cost(model, Usage(asked, self._size(message)))
+            read = min(asked, self._requests[-1].tokens) if self._requests and not self._opens else 0
+            return self._models.with_cost(model, Usage(asked - read, self._size(message), read))
         asked, before = usage.total - usage.output_tokens, self._asked_then
         self._asked_then = asked
         self._hit_share = min(1.0, usage.cache_read_tokens / before) if before else self._hit_share
         if self._agrees:
             return self._models.with_cost(model, usage)
+        self._estimated += 1
         held = sum(map(self._size, self._history))
         scaled = round(asked * (self._fixed + held) / max(1, self._fixed + self._held_then))
         follows = self._requests and not self._opens
         cached = self._requests[-1].tokens if follows else self._gauge.fixed_tokens(self._request)
         read = min(scaled, round(self._hit_share * cached))
         written = (scaled - read) * usage.cache_write_tokens // max(1, asked - usage.cache_read_tokens)
-        return self._models.with_cost(
-            model, Usage(scaled - read - written, usage.output_tokens, read, written)
-        )
+        lasting = written * usage.hour_write_tokens // max(1, usage.cache_write_tokens)
+        figures = scaled - read - written, usage.output_tokens, read, written, 0.0, lasting
+        return self._models.with_cost(model, Usage(*figures))
 
     def _result(self) -> Replay:
         model, usage = self._session.info.model, self._usage + self._aside
@@ -440,6 +473,7 @@ class Replayer:
             max((request.tokens for request in self._requests), default=0),
             tuple(self._boundaries),
             tuple(self._requests),
+            self._estimated,
             msgspec.structs.replace(usage, cost=round(usage.cost, 6)),
             (*unknown, *self._unknown),
         )
