@@ -156,7 +156,7 @@ class AcpServer:
         options = StartOptions(cwd=str(folder), session=session, fork=fork)
         capabilities = self._capabilities or wire.ClientCapabilities()
         files = EditorFiles(self.client, capabilities.fs or wire.FilesClientCapabilities(), folder.resolve())
-        additions = HostAdditions(answers=True, files=files)
+        additions = HostAdditions(answers=True, files=files, origin="editor")
         try:
             conversation = await open_conversation(environment, options, additions)
         except UsageError as error:

@@ -22,7 +22,7 @@ from crushpy.core.boundary import RETURN
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Image
+from crushpy.core.messages import Image, Origin
 from crushpy.core.paths import PROJECT_HOOKS
 from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import TemplateProblem
@@ -82,6 +82,8 @@ class HostAdditions(msgspec.Struct, frozen=True):
     """How the tools read and write files."""
     answers: bool = False
     """The program answers approvals."""
+    origin: Origin = "sdk"
+    """Who writes the prompts."""
     wrap_hooks: Callable[[Hooks], Hooks] = lambda hooks: hooks
     """Gets the hooks of the settings and returns those to use."""
 
@@ -98,7 +100,9 @@ async def open_conversation(
         loaded = LoadedSession(_new_session(environment, options, model), stored=False)
     if environment.copy and loaded.info.root_id != options.session:  # it becomes part of a path and a rule
         raise UsageError(f"A stored session is not the conversation of list {options.session}.")
-    runtime = _Opening(environment, options, store, loaded, additions or HostAdditions()).build()
+    runtime = _Opening(
+        environment, options, store, loaded, additions or HostAdditions(origin="typed")
+    ).build()
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
@@ -172,6 +176,7 @@ class _Opening(msgspec.Struct, frozen=True):
             gained,
             self.options.interactive,
             environment.trusted,
+            self.additions.origin,
         )
         scope = AgentScope(services, session, models, gauge, events)
         return self._runtime(scope, events, toolset, workspaces, undo_files, recorder)

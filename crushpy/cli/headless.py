@@ -283,8 +283,8 @@ class _RunObserver:
 
 
 def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> tuple[str, list[str]]:
-    """The prompt followed by stdin, and what of it was piped beside a prompt; `-` is stdin alone. `optional`:
-    both may be empty.
+    """The prompt followed by stdin, and what of it is stdin, which counts as a file; `-` is stdin alone.
+    `optional`: both may be empty.
 
     `wait`: without a prompt, wait for all of stdin.
     """
@@ -297,7 +297,7 @@ def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> tuple[str, list
         raise UsageError(
             "There is no prompt.", 'Give one (crushpy run "fix the failing test") or pipe it in.'
         )
-    return encodable(text), [encodable(stdin_text.strip())] if prompt.strip() else []
+    return encodable(text), [encodable(stdin_text.strip())]
 
 
 def _read_stdin(*, wait_for_all: bool) -> str:

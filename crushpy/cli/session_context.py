@@ -210,7 +210,7 @@ async def rules_command(
 def _rule_line(rule: "RuleFact") -> str:
     said = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at)) if rule.at else ""
     ended = "ended by an earlier version" if rule.ended == "superseded" else rule.ended
-    state = f"  ({ended})" if ended else ""
+    state = "".join(f"  ({words})" for words in (rule.setter, ended) if words)
     return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
 
 

@@ -289,6 +289,8 @@ class FactReader:
             found += self._phrases().find(own_words_of(message))
         if request is None and not found:
             return NOTHING
+        if message.origin in ("sdk", "fleet"):
+            found = [msgspec.structs.replace(statement, origin=message.origin) for statement in found]
         kept = tuple(found[:MAX_STATEMENTS])
         more = sum(statement.rule for statement in found[MAX_STATEMENTS:])
         return MessageFacts(

@@ -52,6 +52,8 @@ class UserStatement(Data, frozen=True):
     edit: str = ""
     """added or withdrawn: the user did that with the rule, outside a prompt. asked: a prompt asks to end a
     rule, which ends none."""
+    origin: str = ""
+    """sdk or fleet: said by a program or a submitter, not by the user."""
 
 
 class RuleFact(Data, frozen=True):
@@ -65,6 +67,13 @@ class RuleFact(Data, frozen=True):
     """By the user, not found in a prompt."""
     ended: str = ""
     """withdrawn; empty while it applies. In conversations of an earlier version also superseded."""
+    origin: str = ""
+
+    @property
+    def setter(self) -> str:
+        """Who set it, if not the user: then it holds in this conversation, but is not the user's."""
+        names = {"sdk": "an SDK caller", "fleet": "a fleet submitter"}
+        return f"set by {names[self.origin]}" if self.origin in names else ""
 
 
 # --- phrases ------------------------------------------------------------------------------------------------
@@ -103,6 +112,7 @@ class RulePhrases:
 
     def _judge(self, sentence: str, shown: str, labelled: bool) -> UserStatement | None:
         """`shown` is the sentence without quotes and code."""
+        sentence = sentence.replace(_OPEN, "").replace(_CLOSE, "")
         plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", ";", _plain(shown))  # not "No, ..."
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
         decision = self._has("".join(clauses), "decision")
@@ -164,13 +174,23 @@ def _is_cjk(text: str) -> bool:
 # --- the user's own words -----------------------------------------------------------------------------------
 
 
+_OPEN, _CLOSE = "\ue000", "\ue001"
+"""Around a paste inside a line: it belongs to the sentence, but does not make it a rule."""
+
+
 def own_words_of(message: Message) -> str:
-    """The prose of a message without what was pasted or piped into it."""
+    """The prose of a message without the lines that were pasted or piped into it."""
     found: list[str] = []
     for part in message.parts:
-        if isinstance(part, Text):
-            starts, ends = [0, *(end for _, end in part.pasted)], [*(start for start, _ in part.pasted), None]
-            found.append("\n\n".join(part.text[start:end] for start, end in zip(starts, ends, strict=True)))
+        if not isinstance(part, Text):
+            continue
+        at = 0
+        for start, end in part.pasted:
+            paste = part.text[start:end]
+            apart = "\n" in paste or paste.endswith((*".!?。！？",))
+            found += part.text[at:start], "\n\n" if apart else f"{_OPEN}{paste}{_CLOSE}"
+            at = end
+        found.append(part.text[at:])
     return "".join(found)
 
 
@@ -179,7 +199,7 @@ def edits_in(message: Message) -> list[UserStatement]:
     how = {"rule": "added", "rule_withdrawn": "withdrawn"}
     notes = [part for part in message.parts if isinstance(part, Note) and part.about in how]
     return [
-        UserStatement(note.text.partition("\n")[2], note.about == "rule", edit=how[note.about])
+        UserStatement(note.text.partition("\n")[2], note.about == "rule", False, how[note.about], note.origin)
         for note in notes
     ]
 
@@ -208,7 +228,7 @@ _FOREIGN_LINE = re.compile(
 """Indented code, a quote, a row of a table, a command, a diff, a line of a log or of a stack trace."""
 _QUOTE = re.compile(
     r"`[^`\n]+`|\"[^\"\n]{1,300}\"|“[^”]{1,300}”|„[^“”]{1,300}[“”]|«[^»]{1,300}»|「[^」]{1,300}」|『[^』]{1,300}』"
-    r"|‘[^’]{1,300}’(?!\w)|(?<!\w)'[^'\n]{2,300}'(?!\w)"
+    r"|‘[^’]{1,300}’(?!\w)|(?<!\w)'[^'\n]{2,300}'(?!\w)|\ue000[^\ue001]*\ue001"
 )
 _BULLET = re.compile(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
@@ -327,10 +347,14 @@ class RuleBook:
         if statement.edit == "withdrawn" and known is not None:
             self._rules[known] = msgspec.structs.replace(self._rules[known], ended="withdrawn")
             del self._by_text[key]
+        elif statement.rule and known is not None and not statement.origin:
+            self._rules[known] = msgspec.structs.replace(self._rules[known], origin="")
         elif statement.rule and known is None:
             number = self._by_text[key] = self._next
             added = statement.edit == "added"
-            self._rules[number] = RuleFact(number, statement.text, message_id, at, added)
+            self._rules[number] = RuleFact(
+                number, statement.text, message_id, at, added, origin=statement.origin
+            )
             self._next += 1
 
 
@@ -410,6 +434,7 @@ def carry_rules(
     if not total:
         return CarriedRules()
     lines = {rule.number: "- " + safe(redact(rule.text)).replace("\n", "\n  ") for rule in valid}
+    lines |= {rule.number: f"{lines[rule.number]} [{rule.setter}]" for rule in valid if rule.setter}
     text = "\n".join((RULES_HEADING, *(f"{lines[rule.number]}{_source(rule)}" for rule in valid)))
     kept = set(lines)
     if dropped or count(text) > limit:

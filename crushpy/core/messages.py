@@ -113,10 +113,20 @@ Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport | BranchR
 # --- parts of a message --------------------------------------------------------------------------------
 
 
+Origin = Literal["typed", "editor", "sdk", "fleet", "hook", "import"]
+"""Who wrote a prompt: the user here or in an editor, a program (SDK), a submitter, a hook, another agent's
+user."""
+BlockOrigin = Literal["pasted", "file"]
+
+
 class Text(Data, frozen=True, tag="text"):
     text: str
     pasted: tuple[tuple[int, int], ...] = ()
     """Start and end of what is not the user's own words: pasted, piped in, or written by crushpy."""
+    origin: Origin = "typed"
+    """Of a prompt; those stored without one count as typed."""
+    block: BlockOrigin = "pasted"
+    """What the parts in `pasted` are: pasted text, or files (also stdin, and those of commands)."""
 
 
 class ImageInfo(Data, frozen=True):
@@ -292,6 +302,8 @@ class Note(Data, frozen=True, tag="note"):
     rule_withdrawn: the user added or withdrew the standing rule in the lines after the first."""
     branch: BranchReport | None = None
     """The branch of the user's that returned with this note."""
+    origin: Origin | Literal[""] = ""
+    """Who had crushpy say it, if it was not the user or crushpy itself."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note
@@ -366,6 +378,12 @@ class Message(Data, frozen=True):
     def pasted(self) -> tuple[tuple[int, int], ...]:
         """Start and end, in `text`, of what is not the user's own words."""
         return next((part.pasted for part in self.parts if isinstance(part, Text)), ())
+
+    @property
+    def origin(self) -> Origin:
+        """Of a prompt: who wrote it."""
+        origins: list[Origin] = [part.origin for part in self.parts if isinstance(part, Text)]
+        return origins[0] if origins else "typed"
 
     @property
     def has_bound_thinking(self) -> bool:

@@ -16,7 +16,7 @@ from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Image, Message, MessageOverride, Note
+from crushpy.core.messages import BlockOrigin, Data, Image, Message, MessageOverride, Note
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.pins_and_rules import add_prompt
 from crushpy.engine.event_bus import unexpected_error
@@ -168,13 +168,14 @@ class Prompts:
         *,
         mode: Mode | None = None,
         pasted: Sequence[str] = (),
+        block: BlockOrigin = "pasted",
         model: str = "",
         after_turn: bool = False,
     ) -> None:
         """Starts a turn with `text`, or sends it with the next step of the one that runs, or `after_turn` (or
         as the settings say). `mode` and `model` apply to that turn only, unless the user chooses others
-        meanwhile. `pasted` are parts of `text` that are not the user's own words."""
-        submission = self._begin(text, images, pasted, mode, model)
+        meanwhile. `pasted` are parts of `text` that are not the user's own words, but a `block`."""
+        submission = self._begin(text, images, pasted, block, mode, model)
         if not self._run_slot.busy:
             self._run_slot.start(self._run(submission))
             return
@@ -188,10 +189,11 @@ class Prompts:
         text: str,
         images: Sequence[Image],
         pasted: Sequence[str],
+        block: BlockOrigin,
         mode: Mode | None = None,
         model: str = "",
     ) -> Submission:
-        prompt = user_message(text, images, pasted)
+        prompt = user_message(text, images, pasted, self._runtime.scope.services.origin, block)
         self.attachments.begin(prompt)
         return Submission(prompt, mode, model)
 
@@ -217,7 +219,7 @@ class Prompts:
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
-        until that turn has ended. Raises UsageError for an unknown command."""
+        until that turn has ended. `pasted` are files in it. Raises UsageError for an unknown command."""
         command = await self.expand_command(text) if text.startswith("/") else None
         if command is None and (typed := _COMMAND.match(text)) and not Path(typed[0]).exists():
             known = FORMER_NAMES.get(typed[1], typed[1])
@@ -225,7 +227,7 @@ class Prompts:
             problem += f", now called /{known}" if known != typed[1] else ""
             raise UsageError(f"{typed[0]} {problem}.", "To send it as a prompt, put a space before it.")
         text, pasted = (command.text, (command.text,)) if command else (text, pasted)
-        submission = self._begin(text, images, pasted, model=command.model if command else "")
+        submission = self._begin(text, images, pasted, "file", model=command.model if command else "")
         return await asyncio.shield(self._run_slot.start(self._run(submission)))
 
     async def expand_command(self, text: str) -> CommandPrompt | None:
@@ -344,5 +346,5 @@ class Prompts:
         replies.append(await fire(HookEvent("UserPromptSubmit", "", {"prompt": prompt.text})))
         if replies[-1].decision == "deny" or replies[-1].stop:
             raise CrushpyError(f"A hook blocked the prompt: {replies[-1].reason}")
-        notes = [Note(reply.context) for reply in replies if reply.context]
+        notes = [Note(reply.context, origin="hook") for reply in replies if reply.context]
         return msgspec.structs.replace(prompt, parts=(*prompt.parts, *notes)) if notes else prompt

@@ -202,7 +202,8 @@ class TaskRun:
         )
         flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.options.no_sandbox else {})
         environment = ProjectEnvironment(cwd, flags, copy=True)
-        conversation = await open_conversation(environment, options, HostAdditions(answers=True))
+        additions = HostAdditions(answers=True, origin="fleet")
+        conversation = await open_conversation(environment, options, additions)
         self._store = conversation.tasks.store
         self._fleet = self._store.fleet
         conversation.subscribe(lambda event: self._handle_question(conversation, event))

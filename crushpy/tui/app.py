@@ -189,7 +189,7 @@ class CrushpyApp(AdaptedApp):
 
         def chosen(action: str | None) -> None:
             if action and action.startswith("/"):
-                self.chat.prompt.paste_text(f"{action} ")
+                self.chat.prompt.paste_text(f"{action} ", typed=True)
             elif action:
                 self.action_command(action)
 

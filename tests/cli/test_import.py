@@ -16,7 +16,7 @@ import pytest
 import support.foreign_files as foreign
 from scripted_llm import Reply, ScriptedLLM
 from support.command import Cli
-from support.headless import MODEL, Run
+from support.headless import MODEL, STREAM, Run
 
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Usage
@@ -141,8 +141,12 @@ def test_a_prompt_after_an_import_sets_rules_and_only_these_are_carried(
     file = foreign.write_claude(user_home)
     file.write_text(file.read_text().replace(foreign.PROMPT, f"Never push to main. {foreign.PROMPT}"))
     (told,) = brought(report(cli, "claude"))
-    llm.script("Done.", "A summary.")
-    assert run("--format", "json", "-s", told["tip"], "Always use tabs. Go on.").code == 0
+    llm.script("Done.", "Done.", "A summary.")
+    first, second = (run(*STREAM, "-s", told["tip"], text) for text in ("Always use tabs. Go on.", "Go on."))
+    offers = [
+        [line["text"] for line in done.of("notice") if "imported" in line["text"]] for done in (first, second)
+    ]
+    assert offers == [["1 sentence of the imported session looks like a rule. /rules lists them."], []]
     made = cli("compact", told["tip"], "--dry-run", "--json", "-m", MODEL, env=llm.env)
     assert made.returncode == 0, made.stderr
     rules = json.loads(cli("sessions", "rules", told["tip"], "--json").stdout)

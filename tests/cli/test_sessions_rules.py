@@ -5,7 +5,7 @@ import json
 import pytest
 from scripted_llm import ScriptedLLM
 from support.command import Cli
-from support.headless import Run
+from support.headless import STREAM, Run
 
 pytestmark = pytest.mark.slow
 
@@ -37,3 +37,15 @@ def test_bad_input_names_the_thing_and_the_way_out(cli: Cli, run: Run, llm: Scri
     ):
         done = cli("sessions", "rules", session, *args)
         assert done.returncode == 2 and why in done.stderr, (args, done.stderr)
+
+
+@pytest.mark.parametrize("prompt", [("Explain. No emojis please.",), ("-",)])
+def test_stdin_is_a_file_and_sets_no_rule(
+    cli: Cli, run: Run, llm: ScriptedLLM, prompt: tuple[str, ...]
+) -> None:
+    llm.script("Fine.")
+    done = run(*STREAM, *prompt, stdin=f"{RULE}\n")
+    told = [(rule["action"], rule["text"], rule["id"]) for rule in done.of("rule")]
+    assert told == ([] if prompt == ("-",) else [("found", "No emojis please.", "1")])
+    listed = json.loads(cli("sessions", "rules", done.result["session_id"], "--json").stdout)
+    assert [rule["text"] for rule in listed] == [text for _, text, _ in told]

@@ -13,6 +13,7 @@ from support.talk import Talks
 
 from crushpy.core.access import AnswerKind
 from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, Error, Notice, TurnEnded
+from crushpy.core.messages import Note
 from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
 from crushpy.extensions.hooks import command_hooks
@@ -126,6 +127,18 @@ async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> 
     assert not talk.conversation.history
     assert [prompt.text for prompt in talk.conversation.prompts.queue] == ["my password"]
     assert talk.conversation.approvals.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
+
+
+async def test_what_a_hook_adds_to_a_prompt_says_so_and_sets_no_rule(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "echo Never push to main."})
+    llm.script("Done.")
+    talk = await talks()
+    await talk.ask("do it")
+    notes = [part for part in talk.conversation.history[0].parts if isinstance(part, Note)]
+    assert [(note.text, note.origin) for note in notes] == [("Never push to main.", "hook")]
+    assert (await talk.conversation.rules.listed()).rules == ()
 
 
 async def test_hooks_are_not_listed_when_there_are_none(talks: Talks) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
+from textual import events
 
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.inspector import InspectorScreen
@@ -63,7 +64,7 @@ async def test_rules_are_listed_added_pinned_and_dropped(start: Start, llm: Scri
 async def test_a_folded_paste_is_not_the_users_own(start: Start, llm: ScriptedLLM) -> None:
     llm.always("Fine.")
     async with start(size=(140, 40)) as app:
-        app.chat.prompt.paste_text("Never push to main. Explain:\n")
+        app.chat.prompt.paste_text("Never push to main. Explain:\n", typed=True)
         mark = app.chat.prompt.pastes.fold(LOG).mark
         app.chat.prompt.paste_text(mark)
         app.chat.prompt.action_submit()
@@ -91,3 +92,16 @@ async def test_a_key_ends_the_rule_of_the_last_notice(start: Start, llm: Scripte
         await app.press("f7")
         await says(app, "No notice names a rule: /rules lists all.")
         assert await rules(app) == ["Use port 9000."]
+
+
+async def test_a_small_paste_sets_no_rule_and_typed_words_do(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        app.chat.prompt.paste_text("No emojis please. ", typed=True)
+        app.chat.prompt.post_message(events.Paste("Never push to main."))
+        await app.until(lambda: "main." in app.chat.prompt.draft, "the paste")
+        app.chat.prompt.action_submit()
+        await app.sees("Fine.")
+        await app.rests()
+        assert await rules(app) == ["No emojis please."]
+        assert "Never push to main." in app.conversation.history[0].text

@@ -4,6 +4,7 @@ import msgspec
 
 from crushpy.context.overrides import by_message
 from crushpy.core.events import Emit
+from crushpy.core.messages import Origin
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.gauge import Gauge
@@ -35,6 +36,8 @@ class Services(msgspec.Struct, frozen=True):
     """What results gain beside the rules files of their folders."""
     interactive: bool = False
     trusted: bool = False
+    origin: Origin = "typed"
+    """Of the prompts."""
     shown_warnings: set[str] = msgspec.field(default_factory=set[str])
     """Warnings that the user sees once in a conversation."""
 

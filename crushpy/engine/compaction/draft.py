@@ -278,7 +278,7 @@ class BoundaryPlanner:
         await hooks.fire(draft.event(made))
         started = await hooks.fire(HookEvent("SessionStart", "compact", {"source": "compact"}))
         if started.context:
-            await self._session.add_note(Note(started.context))
+            await self._session.add_note(Note(started.context, origin="hook"))
 
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
         history = self._session.history

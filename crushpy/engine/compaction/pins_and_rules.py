@@ -231,9 +231,15 @@ class RuleList(Data, frozen=True, omit_defaults=False):
     @property
     def offer(self) -> str:
         """What to say about unconfirmed ones; empty if there are none."""
-        many = len(self.unconfirmed)
-        words = "look like rules" if many > 1 else "looks like a rule"
-        return f"{counted(many, 'sentence')} of the imported session {words}" if many else ""
+        return _imported_rules(len(self.unconfirmed)) if self.unconfirmed else ""
+
+
+IMPORTED = "of the imported session"
+
+
+def _imported_rules(many: int) -> str:
+    words = "look like rules" if many > 1 else "looks like a rule"
+    return f"{counted(many, 'sentence')} {IMPORTED} {words}"
 
 
 def rule_phrases(templates: Templates) -> Callable[[], RulePhrases]:
@@ -269,9 +275,12 @@ async def add_prompt(scope: AgentScope, prompt: Message, *, steers: bool = False
     """Commits a prompt, and tells which rules it has, which earlier ones they seem to replace, and which do
     not fit."""
     said = (await scope.session.add_prompt(prompt, steers=steers)).statements or ()
-    if not any(statement.rule or statement.edit for statement in said):
+    imported = bool(scope.session.info.imported) and not scope.task
+    if not imported and not any(statement.rule or statement.edit for statement in said):
         return
     ledger = await _known(scope)
+    if ledger.unconfirmed and all(IMPORTED not in note.text for note in scope.session.notes):
+        scope.emit(Notice(f"{_imported_rules(len(ledger.unconfirmed))}. /rules lists them."))
     valid = [rule for rule in ledger.rules or () if not rule.ended]
     before = [rule for rule in valid if rule.message_id != prompt.id]
     found = [
@@ -324,7 +333,9 @@ class RuleService:
                 f"{listed.limit:,}",
                 "Drop another rule, or raise compaction.rule_tokens (at most 5% of the window).",
             )
-        await self._note(Note(f"{ADDED}\n{text}", about="rule"))
+        origin = self._scope.services.origin
+        foreign = origin if origin in ("sdk", "fleet") else ""
+        await self._note(Note(f"{ADDED}\n{text}", about="rule", origin=foreign))
         return (await self.listed()).valid[-1]
 
     async def drop(self, number: int) -> RuleFact:

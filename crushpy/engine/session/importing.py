@@ -15,7 +15,7 @@ import msgspec
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Seed, TodoList, Usage
+from crushpy.core.messages import Data, Message, Seed, Text, TodoList, Usage
 from crushpy.engine.session.session import child_of, title_of
 from crushpy.importers import foreign
 from crushpy.importers.normalise import normalised
@@ -165,6 +165,12 @@ class _Reading:
         if not message.created_at:
             message = msgspec.structs.replace(message, created_at=self._moment)
         self._moment = message.created_at
+        if message.role == "user":
+            parts = (
+                msgspec.structs.replace(part, origin="import") if isinstance(part, Text) else part
+                for part in message.parts
+            )
+            message = msgspec.structs.replace(message, parts=tuple(parts))
         self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
         if message.result is not None and isinstance(message.result.display, TodoList):
             self._change_session(todos=message.result.display.todos)

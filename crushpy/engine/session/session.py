@@ -19,11 +19,13 @@ from crushpy.core import events
 from crushpy.core.boundary import BRANCH, Trigger
 from crushpy.core.ids import new_id
 from crushpy.core.messages import (
+    BlockOrigin,
     Data,
     Image,
     Message,
     MessageOverride,
     Note,
+    Origin,
     Seed,
     SentStatus,
     Text,
@@ -424,13 +426,19 @@ def note_message(note: Note) -> Message:
     return Message(new_id(), "user", (note,), time.time())
 
 
-def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:
+def user_message(
+    text: str,
+    images: Sequence[Image] = (),
+    pasted: Sequence[str] = (),
+    origin: Origin = "typed",
+    block: BlockOrigin = "pasted",
+) -> Message:
     """A prompt; without a text part if it is only a picture. `pasted` are parts of `text`, in order."""
     spans: list[tuple[int, int]] = []
     for paste in map(str.strip, pasted):  # the end of a prompt is stripped, too
         start = text.find(paste, spans[-1][1] if spans else 0)
         spans += [(start, start + len(paste))] if paste and start >= 0 else []
-    words = (Text(text, tuple(spans)),) if text or not images else ()
+    words = (Text(text, tuple(spans), origin, block),) if text or not images else ()
     return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 
 

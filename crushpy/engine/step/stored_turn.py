@@ -111,7 +111,7 @@ class StoredEnding:
         reason = await sent_back(hooks, task, reply.text, self._times_sent_back, self._emit)
         if reason:
             self._times_sent_back += 1
-            await self._session.add_note(Note(reason))
+            await self._session.add_note(Note(reason, origin="hook"))
         return bool(reason)
 
     async def end(self, status: TurnStatus) -> None:

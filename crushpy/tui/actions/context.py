@@ -103,7 +103,9 @@ class ContextCommands(CommandGroup):
         title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
         title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
         rules = {str(rule.number): rule for rule in listed.valid}
-        choices = [Choice(number, f"{number} {_line(rule.text)}") for number, rule in rules.items()]
+        choices = [
+            Choice(number, f"{number} {_line(rule.text)}", rule.setter) for number, rule in rules.items()
+        ]
         choices += [Choice(text, f"? {_line(text)}", "add it") for text in listed.unconfirmed]
         hint = "Enter offers to pin or drop a rule"
         hint += f". {listed.offer}: Enter adds one" if listed.offer else ""

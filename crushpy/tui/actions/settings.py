@@ -110,7 +110,9 @@ class ExtensionCommands(CommandGroup):
         if command is None:
             raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
         images = self.chat.attachments.take()
-        self.conversation.submit(command.text, images, pasted=(command.text,), model=command.model)
+        self.conversation.submit(
+            command.text, images, pasted=(command.text,), block="file", model=command.model
+        )
 
     async def skills(self, argument: str) -> None:
         await self._files("Skills and commands", ("skills", "commands"))

@@ -54,6 +54,8 @@ class Pastes:
 
     def __init__(self) -> None:
         self._folded: dict[int, Folded] = {}
+        self.small: list[str] = []
+        """Those that are not folded."""
 
     def fold(self, text: str) -> Folded:
         """Stores `text` and returns it with its mark."""
@@ -68,8 +70,11 @@ class Pastes:
         return re.sub(_MARK, self._meant, text) if self._folded else text
 
     def contained(self, text: str) -> tuple[str, ...]:
-        """The folded texts whose marks `text` has, in order."""
-        return tuple(self._meant(mark) for mark in re.finditer(_MARK, text) if self._known(mark))
+        """The pasted texts that `text` has, folded to their marks or not, in order."""
+        folded = [self._meant(mark) for mark in re.finditer(_MARK, text) if self._known(mark)]
+        whole = self.expand(text) if self.small else ""
+        small = [paste for paste in self.small if len(paste) > 1 and paste in whole]
+        return tuple(sorted((*folded, *small), key=whole.find) if small else folded)
 
     def admit(self, text: str) -> str:
         """`text` as the prompt shows it: known or too large texts as marks."""
@@ -89,6 +94,7 @@ class Pastes:
 
     def clear(self) -> None:
         self._folded.clear()
+        self.small.clear()
 
     def _known(self, match: "re.Match[str]") -> bool:
         folded = self._folded.get(int(match[1]))
@@ -197,8 +203,8 @@ class FoldingTextArea(TextArea):
         """Pastes the text that was cut or copied in the app."""
         self.paste_text(app_of(self).clipboard)
 
-    def paste_text(self, text: str) -> None:
-        """Inserts untrusted text at the cursor: sanitized, and folded if it is large."""
+    def paste_text(self, text: str, *, typed: bool = False) -> None:
+        """Inserts untrusted text at the cursor: sanitized, and folded if it is large. `typed`: not pasted."""
         text = plain_breaks(text)
         if too_large(text):
             folded = self.pastes.fold(text)
@@ -208,6 +214,8 @@ class FoldingTextArea(TextArea):
             text = folded.mark
         else:
             text = clean(text)
+            if not typed:
+                self.pastes.small.append(text.strip())
         start, end = self.selection
         self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
 

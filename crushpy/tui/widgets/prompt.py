@@ -177,6 +177,8 @@ class PromptInput(FoldingTextArea):
         for start, stop in pasted:
             if too_large(text[start:stop]):
                 self.pastes.fold(text[start:stop])
+            else:
+                self.pastes.small.append(text[start:stop])
         self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
 
     def feed_keys(self, text: str) -> None:
@@ -185,7 +187,7 @@ class PromptInput(FoldingTextArea):
             if piece == "\x7f":
                 self.action_delete_left()
             elif piece:
-                self.paste_text(piece)
+                self.paste_text(piece, typed=True)
 
     def _remember(self, text: str) -> None:
         """Adds to the history, after the draft that was left for an earlier prompt."""
