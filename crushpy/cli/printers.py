@@ -22,6 +22,7 @@ STREAMED = (
     events.ToolFinished,
     events.UsageReported,
     events.BoundaryCommitted,
+    events.HindsightKnown,
     events.BranchOpened,
     events.BranchReturned,
     events.RuleChanged,

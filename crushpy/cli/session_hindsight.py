@@ -63,12 +63,15 @@ async def hindsight_of_all(*, as_json: bool) -> None:
 
 
 def _boundary(number: int, boundary: "JudgedBoundary") -> list[str]:
-    from crushpy.engine.compaction.judged_boundaries import hindsight_words
+    from crushpy.context.hindsight import FIRST_REPLIES
+    from crushpy.engine.compaction.judged_boundaries import hindsight_event
 
     found = boundary.found
     at = f"{number}. after {counted(boundary.messages, 'message')}"
     made = f"{boundary.trigger}, {boundary.child_id}" if boundary.child_id else "supposed"
-    words = hindsight_words(found) or f"too early to say, replies since: {found.replies}"
+    words = hindsight_event(boundary.child_id, found, final=boundary.final).words
+    if found.replies < FIRST_REPLIES:
+        words = f"too early to say, replies since: {found.replies}"
     lost = [name.name for name in found.names if not name.carried]
     lines = [f"{at} ({made}): {words}{'' if boundary.final else ' (so far)'}"]
     if lost and found.replies:

@@ -20,6 +20,8 @@ from crushpy.core.messages import (
     Todo,
     ToolResult,
     Usage,
+    counted,
+    short_count,
 )
 
 
@@ -337,6 +339,29 @@ class BoundaryCommitted(Event, Boundary, frozen=True, tag="boundary"):
     evidence: str = ""
     pins: str = ""
     rules: str = ""
+
+
+class HindsightKnown(Event, frozen=True, tag="hindsight"):
+    """What the agent needed since a boundary: known after 20 replies, final after 80 or at the next one."""
+
+    child_id: str
+    """The session that the boundary opened."""
+    needed: int
+    """Names that it used and that had occurred before the boundary, but not since."""
+    carried: int
+    """How many of them the child had started with."""
+    reread_files: int
+    reread_tokens: int
+    """Of files and searches that were looked up again."""
+    final: bool
+
+    @property
+    def words(self) -> str:
+        """For the card, in one line."""
+        again = f"; read again: {counted(self.reread_files, 'file')}" if self.reread_files else ""
+        tokens = f" ({short_count(self.reread_tokens)} tokens)" if self.reread_files else ""
+        needed = f"needed since: {counted(self.needed, 'name')}, {self.carried} had been carried"
+        return needed + again + tokens
 
 
 def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:

@@ -196,6 +196,8 @@ class BoundaryItem(messages.Data, frozen=True):
     """Sessions and messages before it that are not shown."""
     reported: int | None = None
     """The tokens that the first reply after it reported; None: not yet."""
+    hindsight: str = ""
+    """What was needed since; empty: not known yet."""
     reach: str = ""
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS

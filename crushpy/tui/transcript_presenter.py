@@ -196,6 +196,8 @@ class TranscriptPresenter:
             case events.BoundaryCommitted():
                 card = BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules)
                 self._card = self._view.add(self._placed(card))
+            case events.HindsightKnown():
+                self._change(self._card_of(event.child_id), hindsight=event.words)
             case events.UsageReported():
                 if event.call.total:  # replaces the estimate on the card of the last boundary
                     self._change(self._card, reported=event.call.total)
@@ -257,6 +259,12 @@ class TranscriptPresenter:
         seconds = int(self._thinking_until - self._thinking_since)
         self._change(self._thinking, done=True, seconds=seconds, message_id=message_id)
         self._thinking = None
+
+    def _card_of(self, child_id: str) -> int | None:
+        """The card of the boundary that opened this session, if it is shown."""
+        keys = self._view.keys()
+        cards = [(key, item) for key in keys if isinstance(item := self._view.item(key), BoundaryItem)]
+        return next((key for key, card in reversed(cards) if card.boundary.child_id == child_id), None)
 
     def _change(self, key: int | None, **changes: object) -> None:
         """Changes an item, unless it is not shown, or is like that already."""

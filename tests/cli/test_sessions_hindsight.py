@@ -6,7 +6,7 @@ from pathlib import Path
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
-from support.headless import Run
+from support.headless import STREAM, Run
 
 
 def work(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
@@ -19,7 +19,10 @@ def work(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
         Reply("Done with round_half_up."),
     )
     run("Read tax.py", "--compaction", "llm", "--yolo")
-    run("-c", "Go on", "--yolo", "--compaction", "llm")
+    done = run("-c", "Go on", "--yolo", "--compaction", "llm", *STREAM)
+    told = done.of("hindsight")
+    assert [(event["needed"], event["carried"], event["final"]) for event in told] == [(1, 1, False)]
+    assert done.result
 
 
 def test_hindsight_names_what_was_needed_and_what_was_carried(
@@ -42,3 +45,13 @@ def test_hindsight_says_that_a_session_is_too_short(cli: Cli, run: Run, llm: Scr
     done = cli("sessions", "hindsight", "latest")
     assert done.returncode == 0, done.stderr
     assert "Too short to say anything" in done.stdout
+
+
+def test_a_run_tells_in_hindsight_what_was_needed_after_20_replies(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    work(run, llm, workspace)
+    llm.script(*(Reply(calls=[Call("bash", {"command": f"echo {step}"})]) for step in range(57)), Reply("80"))
+    done = run("-c", "Go on", "--yolo", *STREAM)
+    told = done.of("hindsight")
+    assert [(event["needed"], event["carried"], event["final"]) for event in told] == [(2, 2, True)]

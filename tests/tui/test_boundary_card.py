@@ -312,3 +312,13 @@ async def test_the_gauge_says_ready_and_the_card_says_which_moment(
         await app.sees("at a natural moment: new prompt", "prepared in", "waited", "Said 900.")
         await app.rests()
         assert "ready" not in app.text.splitlines()[-1] and "preparing" not in app.text
+
+
+async def test_the_card_tells_in_hindsight_what_was_needed(start: Start, llm: ScriptedLLM) -> None:
+    async with start(yolo=True) as app:
+        await handed_off(app, llm)
+        steps = [Reply(calls=[Call("bash", {"command": f"echo {step}"})]) for step in range(19)]
+        llm.script(*steps, "All steps are done.")
+        await app.say("go on")
+        await app.sees("All steps are done.")
+        await app.until(lambda: "needed since: 0 names" in cards(app)[-1].hindsight, "hindsight on the card")

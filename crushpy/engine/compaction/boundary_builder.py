@@ -13,6 +13,7 @@ from crushpy.context.carried import loaded_facts
 from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.earlier_notes import unmentioned_notes
 from crushpy.context.facts import NOTHING
+from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES
 from crushpy.context.overrides import apply_overrides, by_message, sent_state
 from crushpy.context.plan import overrides_to_fit
 from crushpy.context.render import message_text, seed_text
@@ -62,6 +63,11 @@ class BoundaryBuilder:
             return False
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
+        replies = sum(message.role == "assistant" for message in self._session.own_messages)
+        if self._session.seed is not None and FIRST_REPLIES <= replies < ALL_REPLIES:
+            from crushpy.engine.compaction.judged_boundaries import judge_session
+
+            self._emit(await judge_session(self._scope.services.store, self._session, final=True))
         await self._planner.ask_hooks(draft)
         draft.evidence = await self._planner.evidence(state, draft.plan)
         await self._write_seed(draft)

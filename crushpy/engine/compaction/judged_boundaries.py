@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from crushpy.context.facts import said_in
-from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, look_back
+from crushpy.context.hindsight import ALL_REPLIES, Hindsight, look_back
+from crushpy.context.overrides import apply_overrides
 from crushpy.core.boundary import KEEPS_CONTEXT, RETURN
-from crushpy.core.messages import Data, Message, counted, short_count
+from crushpy.core.events import HindsightKnown
+from crushpy.core.messages import Data, Message
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
 from crushpy.engine.compaction.replay import (
@@ -18,6 +20,7 @@ from crushpy.engine.compaction.replay import (
     start_text,
 )
 from crushpy.engine.models import Models
+from crushpy.engine.session.session import LiveSession
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 
@@ -92,16 +95,22 @@ def _size(message: Message) -> int:
     return message.tokens or len(said_in(message)) // CHARS_PER_TOKEN
 
 
-def hindsight_words(found: Hindsight) -> str:
-    """In one line; empty if it is too early to tell."""
-    if found.replies < FIRST_REPLIES:
-        return ""
-    words = f"needed since: {counted(len(found.names), 'name')}, {found.carried} had been carried"
-    if found.again_tokens:
-        again = [counted(len(found.read_again), "file")] if found.read_again else []
-        again += [f"{found.searched_again} times the same search"] if found.searched_again else []
-        words += f"; looked up again: {', '.join(again)} ({short_count(found.again_tokens)} tokens)"
-    return words
+def hindsight_event(child_id: str, found: Hindsight, *, final: bool) -> HindsightKnown:
+    sizes = len(found.names), found.carried, len(found.read_again), found.again_tokens
+    return HindsightKnown(child_id, *sizes, final=final)
+
+
+async def judge_session(store: Store, session: LiveSession, *, final: bool) -> HindsightKnown:
+    """What was needed since the boundary that opened this session."""
+    reach = await store.boundaries.load_reach(session.info.id)
+    before: list[Message] = []
+    for name, last in reach[:-1]:
+        before += await store.messages.load_readable(name, last)
+    own = session.own_messages
+    start = session.history[: len(session.history) - len(own)]
+    carried = start_text(apply_overrides(start, session.overrides))
+    found = await asyncio.to_thread(look_back, before, carried, own, cwd=session.info.cwd, size=_size)
+    return hindsight_event(session.info.id, found, final=final)
 
 
 def shares(found: Sequence[Hindsight], key: str) -> dict[str, tuple[int, int]]:

@@ -6,6 +6,7 @@ How is in `boundary_builder.py`.
 import logging
 from collections.abc import Callable
 
+from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES
 from crushpy.context.overrides import shorten_oldest
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
@@ -141,6 +142,7 @@ class CompactionPolicy:
             self._models.accepted(message.model, message.usage.total - message.usage.output_tokens)
             await self._session.first_report(message.usage.total)
         self._view.warn_about_budget(state.budget)
+        await self._look_back()
         threshold = self._thresholds.in_force
         if threshold is None:
             return
@@ -153,6 +155,15 @@ class CompactionPolicy:
         has_time = not state.budget.reaches(threshold) if message.calls else self._scope.interactive
         if has_time and not await self.breaker.blocks(state.budget.used):
             self._prepare(state)
+
+    async def _look_back(self) -> None:
+        """Tells what was needed since this session was opened, after 20 and after 80 replies."""
+        replies = sum(message.role == "assistant" for message in self._session.own_messages)
+        if self._session.seed is not None and replies in (FIRST_REPLIES, ALL_REPLIES):
+            from crushpy.engine.compaction.judged_boundaries import judge_session
+
+            store, final = self._scope.services.store, replies == ALL_REPLIES
+            self._emit(await judge_session(store, self._session, final=final))
 
     async def _warn_fixed_part_too_large(self, state: WindowState, why: str) -> None:
         """Warns once in a conversation: what fills the window, and what to do about it."""

@@ -53,7 +53,7 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     after = boundary.tokens_after if item.reported is None else item.reported
     _strips(boundary.tokens_before, after, canvas, inside)
     since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
-    for words in (why, since, _figures(boundary, item.reported), _origin(boundary)):
+    for words in (item.hindsight, why, since, _figures(boundary, item.reported), _origin(boundary)):
         if words:
             canvas.line(words, palette.muted, inside)
     if item.messages_before:
