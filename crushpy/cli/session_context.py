@@ -48,6 +48,7 @@ async def context_command(
             "--restore", "Send it in full again; `all` restores everything. Repeatable.", metavar="MESSAGE"
         ),
     ] = None,
+    also: Annotated[bool, option("--also", "With --drop: also what repeats the text of a message.")] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +60,7 @@ async def context_command(
     from crushpy.context.edits import ContextEdit
 
     edits = [
-        *(ContextEdit("drop", entry) for entry in drop or ()),
+        *(ContextEdit("drop", entry, also) for entry in drop or ()),
         *(ContextEdit("shorten", entry) for entry in shorten or ()),
         *(ContextEdit("restore", entry) for entry in restore or ()),
     ]
@@ -87,6 +88,8 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         lines.append(
             f"  {entry.message_id}  {DONE[entry.kind]}: {entry.before:,} -> {entry.after:,} tokens{suffix}"
         )
+    if effect.repeats:
+        lines.append("Add --also to drop the messages that repeat the text, too.")
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
     estimated = "~" if after.estimated else ""

@@ -299,7 +299,8 @@ def _row_line(row: "TreeRow") -> str:
 def _format_group(group: "SearchGroup") -> str:
     lines = [f"{group.root_id}  {one_line(group.title)}"]
     for hit in group.hits:
-        lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_format_age(hit.created_at)}")
+        state = f"  [{hit.state}]" if hit.state else ""
+        lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_format_age(hit.created_at)}{state}")
         lines.append(f"    {one_line(hit.snippet)}")
     if group.more:
         lines.append(f"  and {counted(group.more, 'more place')}")

@@ -7,7 +7,7 @@ from crushpy.context.carried import FACT_KINDS
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
 from crushpy.core.boundary import LINEAGE, Boundary, FactCount, of_this_boundary
-from crushpy.core.messages import Message
+from crushpy.core.messages import Message, counted
 
 OWN_KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
 KINDS = (*OWN_KINDS, "tools", *FACT_KINDS.values())
@@ -46,6 +46,10 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
     return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}
 
 
+DROPPED = "dropped"
+"""In place of a kind: how many messages the user dropped. They have no facts that could be carried."""
+
+
 def lineage_coverage(
     ledger: Ledger, carried: str, *, prose: str = "", cwd: str = "/"
 ) -> tuple[tuple[int, int], dict[str, FactCount]]:
@@ -71,6 +75,8 @@ def lineage_coverage(
     found += sum(covered(run.text, texts[1]) for run in ledger.commands)
     found += sum(covered(request.text, texts[1]) for request in ledger.requests)
     held = len(ledger.files) + len(ledger.commands) + len(ledger.requests) + sum(map(len, said.values()))
+    if gone := ledger.dropped_messages:
+        kinds[f"{DROPPED}{LINEAGE}"] = FactCount(gone, 0, 0)
     total = held + sum(ledger.dropped.values())
     return (total, found + sum(count.carried for count in kinds.values())), kinds
 
@@ -89,7 +95,9 @@ def tokens_words(
 def lineage_words(boundary: Boundary) -> str:
     """How many of all facts since the root are carried; empty if there are none."""
     named = [
-        f"{kind.removesuffix(LINEAGE)} {count.carried}/{count.total}"
+        f"{counted(count.total, 'message')} dropped by the user"
+        if kind == f"{DROPPED}{LINEAGE}"
+        else f"{kind.removesuffix(LINEAGE)} {count.carried}/{count.total}"
         for kind, count in boundary.facts.items()
         if kind.endswith(LINEAGE) and count.total
     ]

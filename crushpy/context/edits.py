@@ -17,6 +17,7 @@ from crushpy.core.messages import Data, Message, MessageOverride, Overrides, See
 EditKind = Literal["shorten", "drop", "restore"]
 SUPERSEDED = "superseded"
 """In place of a message's id: every view of a file that a later one replaces."""
+OUTDATED = "The summary was written before a message was dropped"
 ALL = "all"
 """In place of a message's id: every message that is shortened or left out."""
 _KINDS: dict[str, EditKind] = {"shorten": "shorten", "drop": "drop", "remove": "drop", "restore": "restore"}
@@ -27,6 +28,8 @@ class ContextEdit(Data, frozen=True):
     kind: EditKind
     message_id: str
     """An id, the unique beginning of one, `superseded` (shorten) or `all` (restore)."""
+    also: bool = False
+    """Of a drop: the messages that repeat its text are dropped, too."""
 
 
 class EditedMessage(Data, frozen=True, omit_defaults=False):
@@ -53,6 +56,10 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     """The records that make it so."""
     thoughts_lost: int = 0
     """Replies after the first changed message whose thinking their model does not accept any more."""
+    repeats: tuple[str, ...] = ()
+    """Messages that repeat what is dropped, and are sent."""
+    outdates_summary: bool = False
+    """The summary that the session started with was written from one of these messages."""
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -120,6 +127,7 @@ class _Planner:
     ) -> None:
         self._history = history
         first = next((message.id for message in history if message.role == "user"), "")
+        self._before = before
         self._kept_places = {first, *before}
         """Prompts in whose place a line stays, if they are dropped."""
         self._overrides = overrides
@@ -145,6 +153,10 @@ class _Planner:
             make = {"shorten": self._shorten, "drop": self._drop, "restore": self._restore}[edit.kind]
             for override in make(message):
                 self._make(override)
+            for repeat in self._repeats() if edit.also else ():
+                if repeat.id not in self._made:
+                    for override in self._drop(repeat):
+                        self._make(override)
             return
         if not made:
             raise UsageError(problem)
@@ -187,6 +199,21 @@ class _Planner:
             MessageOverride(member.id, kind="remove" if self._keeps_place(member) else "drop")
             for member in self._unit[message.id]
         ]
+
+    def _repeats(self) -> list[Message]:
+        """The messages that are sent and repeat what is dropped."""
+        dropped = [message for message in self._history if self._drops(message.id)]
+        pieces = {piece for message in dropped for piece in telling_pieces(message)}
+        sent = (
+            message
+            for message in self._history
+            if not (message.seed or message.id in self._before or message.id in self._made)
+            and self._kind[message.id] != "dropped"
+        )
+        return [message for message in sent if any(piece in _words(message) for piece in pieces)]
+
+    def _drops(self, message_id: str) -> bool:
+        return message_id in self._made and self._made[message_id].kind in ("drop", "remove")
 
     def _keeps_place(self, message: Message) -> bool:
         return message.role == "user" and message.id in self._kept_places
@@ -245,12 +272,37 @@ class _Planner:
             sum(then[message.id] for message in self._history[first:]),
             tuple(self._made.values()),
             thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
+            repeats=tuple(message.id for message in self._repeats()),
+            outdates_summary=any(
+                message_id in self._before and override.kind != "restore"
+                for message_id, override in self._made.items()
+            ),
         )
 
     def _sizes(self, overrides: Overrides) -> dict[str, int]:
         """Tokens of each message as a request shows it; 0 if it does not."""
         shown = {message.id: self._size(message) for message in apply_overrides(self._history, overrides)}
         return {message.id: shown.get(message.id, 0) for message in self._history}
+
+
+MIN_LINE_CHARS, MIN_NAME_CHARS = 20, 8
+"""Shorter lines, and shorter words with a digit, occur by chance."""
+
+
+def telling_pieces(message: Message) -> list[str]:
+    """What shows that another text repeats this message: its longer lines, and names such as keys."""
+    lines = [line.strip() for line in _words(message).splitlines()]
+    names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
+    return [
+        *(line for line in lines if len(line) >= MIN_LINE_CHARS),
+        *(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name))),
+    ]
+
+
+def _words(message: Message) -> str:
+    """Its text, its result and the arguments of its calls."""
+    args = [str(value) for call in message.calls for value in call.args.values()]
+    return "\n".join((message.text, message.result.text if message.result else "", *args))
 
 
 def message_named(name: str, ids: Iterable[str]) -> str:
@@ -281,7 +333,13 @@ def effect_words(effect: EditEffect) -> str:
     costs = f"the {effect.cache_lost:,} tokens after it are sent uncached once"
     if effect.thoughts_lost:
         costs += f", and the model loses its {counted(effect.thoughts_lost, 'thought')} after it"
-    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
+    words = f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
+    if effect.repeats:
+        many = (
+            f"{counted(len(effect.repeats), 'message')} {'repeats' if len(effect.repeats) == 1 else 'repeat'}"
+        )
+        words += f". {many} the text: {', '.join(effect.repeats)}"
+    return words + (f". {OUTDATED}: /compact writes it again" if effect.outdates_summary else "")
 
 
 DEFAULT_LINES = 2_000

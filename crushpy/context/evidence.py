@@ -298,7 +298,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     lines = (command_line(run.text, run.runs) for run in others if run.text != told)
     yield plain("Other commands", lines, old=True)
     yield plain("Granted for this conversation", map(line, around.grants))
-    if dropped := sum(kind in ("drop", "remove") for kind in ledger.edits.values()):
+    if dropped := ledger.dropped_messages:
         words = f"{counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
         yield Section("Messages", (Entry(words, 0),), counted=False)
 

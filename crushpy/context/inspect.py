@@ -7,9 +7,9 @@ from itertools import pairwise
 import msgspec
 
 from crushpy.context.budget import Budget
-from crushpy.context.edits import OldViews, old_views
+from crushpy.context.edits import OUTDATED, OldViews, old_views
 from crushpy.context.forecast import Forecast
-from crushpy.context.overrides import SentState, apply_overrides, sent_states
+from crushpy.context.overrides import SentState, apply_overrides, has_outdated_summary, sent_states
 from crushpy.context.partition import Size
 from crushpy.core.messages import Data, Message, Note, Overrides, Seed, Usage
 from crushpy.core.own_tags import DIAGNOSTICS
@@ -85,6 +85,7 @@ def inspect(
     overrides = overrides or {}
     states = sent_states(overrides.values())
     rows: list[Row] = []
+    outdated = has_outdated_summary(history, overrides)
     sent = 0
 
     def add(
@@ -98,9 +99,10 @@ def inspect(
     for kind, name, text in fixed_texts(system, tools):
         add(kind, name, count(text))
     for message in history:
-        texts = seed_texts(message)
+        texts = [text for shown in apply_overrides((message,), overrides) for text in seed_texts(shown)]
         for kind, name, text in texts:
-            add(kind, name, count(text), message.id)
+            told = f"{name}  ({OUTDATED.lower()})" if kind == "summary" and outdated else name
+            add(kind, told, count(text), message.id)
         if not texts:
             state = states.get(message.id, "")
             shown = sum(size(override) for override in apply_overrides((message,), overrides))

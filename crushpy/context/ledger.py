@@ -133,6 +133,11 @@ class Ledger(Data, frozen=True):
         return [rule.text for rule in self.rules or () if rule.message_id in message_ids and not rule.ended]
 
     @property
+    def dropped_messages(self) -> int:
+        """How many the user dropped. A prompt that was withdrawn is none of them."""
+        return sum(kind in ("drop", "remove") for kind in self.edits.values())
+
+    @property
     def loaded_tools(self) -> list[str]:
         """The tools of MCP servers that were used."""
         return [name for name in self.tools if name.startswith(MCP_PREFIX)]

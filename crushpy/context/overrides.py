@@ -99,9 +99,16 @@ def users_edits(overrides: Iterable[MessageOverride]) -> dict[str, MessageOverri
     return {key: override for key, override in by_message(overrides).items() if override.kind in EDITS}
 
 
+def has_outdated_summary(history: Sequence[Message], overrides: Overrides) -> bool:
+    """Whether the user edited a message before this history, which its summary was written from."""
+    ids = {message.id for message in history}
+    return any(key not in ids and override.kind in EDITS for key, override in overrides.items())
+
+
 def sent_states(overrides: Iterable[MessageOverride]) -> dict[str, SentState]:
     """The messages that are not sent whole, and how they are."""
-    return {override.message_id: _STATES[override.kind] for override in overrides if override.kind in _STATES}
+    latest = by_message(overrides)
+    return {key: _STATES[override.kind] for key, override in latest.items() if override.kind in _STATES}
 
 
 def is_large(message: Message) -> bool:

@@ -182,9 +182,10 @@ class ContextList(Board):
 
         return _work(self._stored, inspect, read_only=True)
 
-    def drop(self, *messages: str) -> EditEffect:
-        """Does not send these messages any more. Nothing is deleted."""
-        return self._edit("drop", messages)
+    def drop(self, *messages: str, also: bool = False) -> EditEffect:
+        """Does not send these messages any more. Nothing is deleted. `repeats` of the result are messages
+        with the same text; with `also` they are dropped, too."""
+        return self._edit("drop", messages, also=also)
 
     def shorten(self, *messages: str) -> EditEffect:
         """Sends only their beginnings and ends."""
@@ -194,8 +195,8 @@ class ContextList(Board):
         """Sends them in full again; `all` restores everything."""
         return self._edit("restore", messages)
 
-    def _edit(self, kind: EditKind, messages: tuple[str, ...]) -> EditEffect:
-        edits = [ContextEdit(kind, message) for message in messages]
+    def _edit(self, kind: EditKind, messages: tuple[str, ...], *, also: bool = False) -> EditEffect:
+        edits = [ContextEdit(kind, message, also) for message in messages]
         return _work(self._stored, lambda live: live.context.edit(edits))
 
 

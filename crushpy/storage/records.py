@@ -138,6 +138,8 @@ class SearchHit(Data, frozen=True, omit_defaults=False):
     role: str
     created_at: float
     snippet: str
+    state: str = ""
+    """How requests show it, if the user edited it: dropped or shortened."""
 
 
 class UsageSum(Data, frozen=True):

@@ -129,3 +129,16 @@ def test_a_session_that_is_open_elsewhere_is_listed_but_not_edited(
     live.process.wait()
     assert not is_alive(live.process.pid)
     assert context(cli, session, "--drop", result)["tokens_freed"] > 0, "a dead holder's lease is taken over"
+
+
+def test_what_repeats_a_dropped_text_is_named_and_dropped_with_also(
+    run: Run, cli: Cli, llm: ScriptedLLM
+) -> None:
+    llm.script("I shall use key-4711-hush.", "Yes.")
+    session = run("The key is key-4711-hush.").result["session_id"]
+    prompt, reply = (message["id"] for message in messages(cli, session))
+    told = cli("sessions", "context", session, "--drop", prompt, "--dry-run").stdout
+    assert f"1 message repeats the text: {reply}" in told and "Add --also" in told
+    cli("sessions", "context", session, "--drop", prompt, "--also")
+    assert {row["message_id"] for row in context(cli, session)["rows"] if row["state"]} == {prompt, reply}
+    assert "  [dropped]" in cli("sessions", "search", "4711").stdout

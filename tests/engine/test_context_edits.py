@@ -8,7 +8,9 @@ from scripted_llm.replies import Call, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.context.edits import ContextEdit
+from crushpy.context.coverage import lineage_words
+from crushpy.context.edits import ContextEdit, effect_words
+from crushpy.core.boundary import of_this_boundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, TitleChanged
 from crushpy.core.messages import Message, Usage
@@ -376,3 +378,68 @@ async def test_a_withdrawn_prompt_does_not_count_as_dropped(talks: Talks, llm: S
     assert await talk.conversation.context.compact()
     sent = await asked(talk, llm)
     assert "hush" not in sent and "dropped by the user" not in sent
+
+
+async def test_a_summary_that_was_written_before_a_drop_is_marked_and_written_again(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    await asked(talk, llm, SECRET)
+    quoted = found(talk, SECRET).id
+    llm.script("A summary with the vault.")
+    assert await talk.conversation.context.compact()
+    effect = await talk.conversation.context.edit([ContextEdit("drop", quoted)])
+    assert effect.outdates_summary and "/compact writes it again" in effect_words(effect)
+
+    def marked() -> bool:
+        rows = talk.conversation.context.inspect().rows
+        return any("written before a message was dropped" in row.name for row in rows)
+
+    assert marked()
+    await talk.close()
+    talk = await talks(flags=WIDE, session=talk.conversation.info.id, fork=True)
+    assert marked(), "a fork takes it over"
+    llm.script("A clean summary.")
+    assert await talk.conversation.context.compact(), "also if nothing was said since"
+    read = json.dumps(llm.requests[-1].body["messages"])
+    assert "The first answer." in read and "vault" not in read, "from the messages, not from the summary"
+    sent = await asked(talk, llm)
+    assert "A clean summary." in sent and "vault" not in sent and not marked()
+
+
+async def test_messages_that_repeat_a_dropped_text_are_listed_and_dropped_on_request(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(
+        "I shall use key-4711-hush.", Reply("I try.", calls=[Call("bash", {"command": "echo key-4711-hush"})])
+    )
+    llm.script("It worked.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("The key is key-4711-hush, keep it.")
+    await talk.ask("try it")
+    prompt = found(talk, "The key is").id
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)], dry_run=True)
+    result = next(message for message in talk.conversation.history if message.result)
+    assert effect.repeats == (found(talk, "I shall use").id, found(talk, "I try.").id, result.id)
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt, also=True)])
+    assert not effect.repeats and len(effect.messages) == 4
+    sent = await asked(talk, llm)
+    assert "4711" not in sent and "It worked." in sent and "try it" in sent
+
+
+async def test_coverage_counts_dropped_messages_apart(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await dropped_and_compacted(talks, llm)
+    made = talk.of(BoundaryCommitted)[-1]
+    assert made.facts["dropped_lineage"].total == 1
+    assert "1 message dropped by the user" in lineage_words(made)
+    assert all(kind != "dropped" for kind in of_this_boundary(made.facts))
+
+
+async def test_the_users_search_marks_what_is_dropped(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    await talk.conversation.context.edit(drop(talk, "The first answer."))
+    groups = await talk.conversation.sessions.search("answer")
+    assert {hit.snippet.strip(): hit.state for group in groups for hit in group.hits} == {
+        "The first answer.": "dropped",
+        "The second answer.": "",
+    }

@@ -115,7 +115,7 @@ class BoundaryBuilder:
         limits = self._planner.token_budget(state)
         prepared = self._preparations.plan(options, state) if use_preparation else None
         plan = prepared or self._planner.plan(options, limits)
-        if not plan.parts.middle:
+        if not (plan.parts.middle or self._planner.earlier):
             return None
         planner = self._planner
         carried = planner.pins, planner.rules, planner.ledger, planner.loaded
@@ -172,7 +172,7 @@ class BoundaryBuilder:
         without a summary all of them would be lost: then they are carried beside it."""
         before, summary = self._session.seed, redact(draft.summary.text)
         earlier: tuple[EarlierNote, ...] = ()
-        if before is not None and (by_hand or not summary):
+        if before is not None and (by_hand or not summary) and not self._planner.earlier:
             earlier = unmentioned_notes(
                 before.summary,
                 before.earlier,
@@ -203,7 +203,7 @@ class BoundaryBuilder:
             draft.seed.summary,
             carried,
             cwd=cwd,
-            notes=before.notes if before else "",
+            notes=before.notes if before and not self._planner.earlier else "",
             pins=draft.pins.facts,
             rules=draft.ledger.rules_of(left),
             loaded={"tools": draft.ledger.loaded_tools, **loaded_facts(draft.loaded)},

@@ -199,9 +199,12 @@ class ContextService:
         edited = {override.message_id for override in effect.overrides}
         await session.add_overrides(effect.overrides)
         for info in reversed(await store.sessions.load_lineage(session.info.id)):
-            if info.id != session.info.id:
-                await store.boundaries.add_overrides(info.id, effect.overrides)
             own = await store.messages.load(info.id)
+            if info.id != session.info.id:
+                known = {message.id for message in await store.messages.load_lineage(info.id)}
+                shared = [override for override in effect.overrides if override.message_id in known]
+                await store.boundaries.add_overrides(info.id, shared)
+                edited &= known
             if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
                 edits = users_edits(await store.boundaries.load_overrides(info.id))
                 renewed = await self._agent.planner.renewed_seed(info, seed, edits)

@@ -13,14 +13,14 @@ from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
 from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.overrides import apply_overrides
+from crushpy.context.overrides import apply_overrides, has_outdated_summary, users_edits
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Emit, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult, counted
+from crushpy.core.messages import Data, LoadedText, Message, MessageOverride, Note, Seed, ToolResult, counted
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.pins_and_rules import PinService, carried_rules, load_ledger, take_snapshot
@@ -201,6 +201,9 @@ class BoundaryPlanner:
         self.pins, self.rules, self.ledger = CarriedPins(), CarriedRules(), Ledger()
         self.loaded: tuple[LoadedText, ...] = ()
         """As they were last read."""
+        self.earlier: tuple[Message, ...] = ()
+        """If the summary is outdated: the messages that it was written from, as far as they are left. The
+        next one is written from them again."""
 
     async def read_carried(self, *, store_missing: bool = False) -> None:
         """Reads the pins, the facts of the lineage, its rules, skills and rules files as they are now; plans
@@ -212,6 +215,13 @@ class BoundaryPlanner:
         )
         self.rules = await carried_rules(self._scope, self.ledger)
         self.loaded = await asyncio.to_thread(self._read_loaded) if self.ledger.loaded else ()
+        session, self.earlier = self._session, ()
+        if session.seed is not None and has_outdated_summary(session.history, session.overrides):
+            store, here = self._scope.services.store, {message.id for message in session.history}
+            lineage = await store.messages.load_lineage(session.info.id)
+            edits = users_edits(await store.boundaries.load_overrides(session.info.id))
+            before = (message for message in lineage if message.id not in here and not message.seed)
+            self.earlier = tuple(apply_overrides(before, edits))
 
     def _read_loaded(self) -> tuple[LoadedText, ...]:
         rules = NestedRules(self._scope.services)
@@ -325,11 +335,13 @@ class BoundaryPlanner:
         compaction = self._scope.settings.compaction
         parts = plan.parts
         by_vendor = (
-            compaction.summarizer == "vendor" and usual_placement(info.model, self._scope.settings) == "keep"
+            compaction.summarizer == "vendor"
+            and usual_placement(info.model, self._scope.settings) == "keep"
+            and not self.earlier
         )
         return SummaryJob(
-            middle=plan.parts.middle,
-            previous=seed.notes if seed else "",
+            middle=(*self.earlier, *plan.parts.middle),
+            previous=seed.notes if seed and not self.earlier else "",
             target_tokens=plan.summary_tokens,
             names={
                 "focus": focus,
@@ -341,7 +353,9 @@ class BoundaryPlanner:
             seconds=compaction.summary_seconds,
             auxiliary=compaction.model,
             template=options.template,
-            sent=self._view.prefix_request(len(parts.head) + len(parts.middle)) if by_vendor else None,
+            sent=self._view.prefix_request(len(parts.head) + len(parts.middle))
+            if by_vendor and not self.earlier
+            else None,
         )
 
 

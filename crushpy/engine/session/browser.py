@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from crushpy.context.inspect import RequestMade, requests_made
+from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
@@ -174,8 +177,13 @@ class SessionBrowser:
             return []
         found: dict[str, list[SearchHit]] = {}
         many = max(MAX_SEARCH_HITS, (conversations or 0) * HITS_PER_CONVERSATION)
+        states: dict[str, dict[str, SentState]] = {}
         for hit in await self.store.search.find(words, within=within, cwd=cwd, limit=many):
-            found.setdefault(hit.root_id, []).append(hit)
+            if hit.session_id not in states:
+                overrides = await self.store.boundaries.load_overrides(hit.session_id)
+                states[hit.session_id] = sent_states(overrides)
+            state = states[hit.session_id].get(hit.message_id, "")
+            found.setdefault(hit.root_id, []).append(msgspec.structs.replace(hit, state=state))
         return [
             SearchGroup(root_id, hits[0].title, tuple(hits[:each]), len(hits) - len(hits[:each]))
             for root_id, hits in list(found.items())[:conversations]

@@ -50,7 +50,8 @@ async def fork_session(
         system=viewed.info.system,
     )
     tail = tuple(message.id for message in history)
-    overrides = tuple(override for override in viewed.overrides if override.message_id in set(tail))
+    later = {message.id for message in viewed.history}.difference(tail)
+    overrides = tuple(override for override in viewed.overrides if override.message_id not in later)
     boundary = StoredBoundary(new_id(), parent.id, info.id, "fork", created_at=now, tail=tail)
     await store.boundaries.add(boundary, info, None, overrides=overrides)
     return await load_session(store, info)

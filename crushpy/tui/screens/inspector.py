@@ -159,6 +159,7 @@ class InspectorScreen(OverlayScreen[None]):
         Binding("l", "rules", "Rules"),
         Binding("r", "refresh_figures", "Refresh"),
         Binding("d", "edit('drop')", "Drop"),
+        Binding("a", "drop_repeats", "Drop with repeats"),
         Binding("c", "edit('shorten')", "Shorten"),
         Binding("u", "edit('restore')", "Restore"),
         Binding("o", "shorten_old_views", "Old views"),
@@ -339,6 +340,11 @@ class InspectorScreen(OverlayScreen[None]):
             return
         self._apply(ContextEdit(kind, row.message_id))
 
+    def action_drop_repeats(self) -> None:
+        """Drops a message and those that repeat its text."""
+        if row := self._current:
+            self._apply(ContextEdit("drop", row.message_id, also=True))
+
     def action_shorten_old_views(self) -> None:
         self._apply(ContextEdit("shorten", SUPERSEDED))
 
@@ -351,7 +357,8 @@ class InspectorScreen(OverlayScreen[None]):
             self.action_refresh_figures()
             tell(self, f"Done: {effect_words(effect)}.")
         else:
-            self.confirm(repr(edit), f"{effect_words(effect)}.\nPress again to confirm, Esc to cancel.")
+            more = " (a drops them, too)" if effect.repeats else ""
+            self.confirm(repr(edit), f"{effect_words(effect)}{more}.\nPress again to confirm, Esc to cancel.")
 
     @on(RowList.Highlighted)
     def _cancel(self) -> bool:
