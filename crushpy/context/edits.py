@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from crushpy.context.facts import absolute
+from crushpy.context.facts import absolute, said_in
 from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
@@ -210,7 +210,7 @@ class _Planner:
             if not (message.seed or message.id in self._before or message.id in self._made)
             and self._kind[message.id] != "dropped"
         )
-        return [message for message in sent if any(piece in _words(message) for piece in pieces)]
+        return [message for message in sent if any(piece in said_in(message) for piece in pieces)]
 
     def _drops(self, message_id: str) -> bool:
         return message_id in self._made and self._made[message_id].kind in ("drop", "remove")
@@ -291,18 +291,12 @@ MIN_LINE_CHARS, MIN_NAME_CHARS = 20, 8
 
 def telling_pieces(message: Message) -> list[str]:
     """What shows that another text repeats this message: its longer lines, and names such as keys."""
-    lines = [line.strip() for line in _words(message).splitlines()]
+    lines = [line.strip() for line in said_in(message).splitlines()]
     names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
     return [
         *(line for line in lines if len(line) >= MIN_LINE_CHARS),
         *(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name))),
     ]
-
-
-def _words(message: Message) -> str:
-    """Its text, its result and the arguments of its calls."""
-    args = [str(value) for call in message.calls for value in call.args.values()]
-    return "\n".join((message.text, message.result.text if message.result else "", *args))
 
 
 def message_named(name: str, ids: Iterable[str]) -> str:

@@ -92,8 +92,9 @@ class BranchService:
         )
         if call_id:
             on_stored(result)
+        loaded = await load_session(self._store, info)
         self._emit(BranchOpened(info.id, parent.id, goal, depth))
-        session.continue_in(await load_session(self._store, info))
+        session.continue_in(loaded)  # nothing comes in between
 
     def _last_text(self) -> str:
         """The last thing the agent said in the innermost branch; empty if it said nothing."""
