@@ -328,8 +328,10 @@ def worker_command(
 
     Rules of this user's settings are a ceiling for every task; keys of models are this machine's.
     """
+    from crushpy.fleet.job_queue import require_extra
     from crushpy.fleet.task_process import WorkerOptions, start_forks
     from crushpy.fleet.worker_process import Worker
 
+    require_extra()
     options = WorkerOptions(slots, tuple(label or ()), once, grace, accept_yolo, no_sandbox)
     return Worker(options, print_note, start_forks()).run()

@@ -42,6 +42,12 @@ def queue_names(version: str, labels: Sequence[str]) -> list[str]:
 def require_queue(location: Location) -> ServerAddress:
     """The server of a fleet. Raises UsageError if there is none, or if procrastinate is not installed."""
     server = require_server(location)
+    require_extra()
+    return server
+
+
+def require_extra() -> None:
+    """Raises UsageError if procrastinate is not installed."""
     try:
         import procrastinate as _  # noqa: F401
     except ImportError as error:
@@ -49,7 +55,6 @@ def require_queue(location: Location) -> ServerAddress:
             f"A fleet needs procrastinate, which is not installed: {error}",
             "Install it with `pip install 'crushpy[fleet]'`.",
         ) from error
-    return server
 
 
 class JobQueue:
