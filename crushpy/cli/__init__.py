@@ -1,5 +1,6 @@
 """The command line. Only the module of the given command is imported, to keep start-up fast."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,11 @@ def main() -> None:
     from crushpy.cli.exits import report_errors
 
     with report_errors():
+        if "_CRUSHPY_COMPLETE" in os.environ:
+            from crushpy.cli.app import complete
+
+            complete(os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+            return
         if sys.argv[1:] == ["acp"]:  # an editor waits for the first answer
             from crushpy.cli.acp import acp_command
 

@@ -16,7 +16,6 @@ def build(argv: list[str]) -> typer.Typer:
     app = typer.Typer(
         help="A terminal coding agent that shows you its context. Without a command: the chat.",
         invoke_without_command=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # loading rich takes longer than all of the help
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,6 +30,12 @@ def build(argv: list[str]) -> typer.Typer:
         for name, about in COMMANDS.items():  # for a list of them: none of these runs
             app.command(name, short_help=about)(lambda: None)
     return app
+
+
+def complete(shell_words: str) -> None:
+    """Prints what the last word of a shell's command line may become. Typer reads the line from variables."""
+    command = [word for word in shell_words.split()[1:2] if word in COMMANDS]
+    build(command or ["--help"])([], prog_name="crushpy")
 
 
 def chat(

@@ -35,6 +35,7 @@ COMMANDS = {
     "trust": "Let a project bring settings, templates and extensions.",
     "untrust": "Stop using what a project brings.",
     "doctor": "Check the installation and report problems.",
+    "version": "Print versions, platform, sandbox and install method.",
 }
 """Names and descriptions. Each is a module of this package with a function `register(app)`."""
 SHARED_MODULES = {"trust": "permissions", "untrust": "permissions", "plugins": "skills", "worker": "fleet"}
@@ -154,6 +155,8 @@ def with_flags(command: Callable[..., None], *options: type[Data], chat: bool = 
 def _annotation(kind: Any, flag: StartFlag) -> Any:
     import typer
 
+    from crushpy.cli.completion import COMPLETERS
+
     option: Any = typer.Argument(help=flag.help, show_default=False)
     if flag.names:
         option = typer.Option(
@@ -163,6 +166,7 @@ def _annotation(kind: Any, flag: StartFlag) -> Any:
             min=flag.minimum,
             max=flag.maximum,
             show_default=False,
+            autocompletion=COMPLETERS.get(flag.metavar),
         )
     if flag.choices:
         kind = Optional[Literal[flag.choices]]  # noqa: UP045

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from crushpy.cli.arguments import COMMANDS
+from crushpy.cli.completion import complete_sessions
 from crushpy.cli.exits import discard_output
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
@@ -130,7 +131,11 @@ def print_text(text: str) -> None:
 
 SessionId = Annotated[
     str,
-    argument("A session's id, a prefix of one, or `latest` for the latest of this folder.", metavar="ID"),
+    argument(
+        "A session's id, a prefix of one, or `latest` for the latest of this folder.",
+        metavar="ID",
+        autocompletion=complete_sessions,
+    ),
 ]
 
 

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import (
-    AsJson,
-    add_command,
-    option,
-    print_either,
-)
+from crushpy.cli.command_helpers import AsJson, add_command, option, print_either, print_note
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json
 from crushpy.core.paths import Paths, project_root
+from crushpy.security.private_files import new_file
 from crushpy.security.redact import redact, redact_data
 from crushpy.security.sanitize import clean
+from crushpy.util.posix import login_name
 
 if TYPE_CHECKING:
     from crushpy.cli.checkup.installation import CheckContext, Finding
@@ -39,6 +36,9 @@ def register(app: typer.Typer) -> None:
 async def doctor(
     online: Annotated[bool, option("--online", "Also send the model one short request.")] = False,
     sandbox: Annotated[bool, option("--sandbox", "Instead, test escapes from the sandbox.")] = False,
+    report_file: Annotated[
+        Path | None, option("--report", "Also write a new file for a bug report, redacted.", metavar="FILE")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation and report problems.
@@ -59,8 +59,25 @@ async def doctor(
     broken = marks.count("fail") or "nothing"
     lines += ["", f"{broken} broken, {marks.count('warn')} to look at"]
     print_either(as_json, redact_data(rows), lines)
+    if report_file:
+        _write_report(report_file, rows)
     if "fail" in marks:
         raise typer.Exit(1)
+
+
+def _write_report(file: Path, rows: list[Json]) -> None:
+    """Without secrets, and without the user's name in paths. Raises UsageError if it cannot be written."""
+    from crushpy.cli.version import describe_version
+
+    content = msgspec.json.encode(redact_data({"version": describe_version(), "checks": rows}))
+    for place, mark in {str(Path.home()): "~", login_name(): "USER"}.items():
+        content = content.replace(place.encode(), mark.encode())
+    try:
+        with new_file(file, replace=False) as stream:
+            stream.write(msgspec.json.format(content, indent=2) + b"\n")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+    print_note(f"crushpy: {file} is for a bug report. Read it before you send it.")
 
 
 async def run_checks(*, online: bool, escapes: bool = False) -> "Report":

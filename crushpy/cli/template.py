@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from crushpy.engine.template_editor import OwnTemplate
 
 TemplateName = Annotated[
-    str, argument("The template: summary, system, new_session, tools/bash, ...", show_default=True)
+    str,
+    argument(
+        "The template: summary, system, new_session, tools/bash, ...",
+        show_default=True,
+        autocompletion=prompts.shipped_names,
+    ),
 ]
 
 

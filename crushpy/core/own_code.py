@@ -12,7 +12,8 @@ _CHECKOUT_FILES = ("crushpy", "templates", "bin", "pyproject.toml")
 _ENVIRONMENT_FILES = ("bin", "lib", "lib64", "pyvenv.cfg")
 
 
-def _is_checkout() -> bool:
+def is_checkout() -> bool:
+    """Whether crushpy runs from a clone of its repository."""
     return os.path.exists(os.path.join(_ROOT, "bin", "setup"))  # noqa: PTH110, PTH118
 
 
@@ -34,7 +35,7 @@ def _places(workspace: str) -> Iterator[str]:
     user_site = site.getusersitepackages()
     for folder in (*site.getsitepackages(), *((user_site,) if user_site in sys.path else ())):
         yield os.path.realpath(folder)
-    if not _is_checkout():
+    if not is_checkout():
         yield _ROOT
         return
     locks = (name for name in os.listdir(_ROOT) if name.endswith(".lock"))  # noqa: PTH208
@@ -65,7 +66,7 @@ def is_importable(folder: str) -> bool:
     """Whether no command may write modules to a folder: not in a workspace, nor at the top of a checkout."""
     real = os.path.realpath(folder)
     if real == _ROOT:
-        return not _is_checkout()
+        return not is_checkout()
     inside = (each for each in _workspaces if is_in_folder(real, each))
     return all(any(is_in_folder(real, own) for own in own_code(each)) for each in inside)
 

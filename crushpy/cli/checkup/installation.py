@@ -60,9 +60,10 @@ def versions(_: CheckContext) -> Iterator[Finding]:
     from importlib import metadata
 
     from crushpy import __version__
+    from crushpy.cli.version import install_method, update_command
     from crushpy.storage.sqlite_file import sqlite_version
 
-    yield ok(f"crushpy {__version__}")
+    yield ok(f"crushpy {__version__}, installed as {install_method()}", f"To update: {update_command()}")
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
     yield ok(f"SQLite {sqlite_version()}")
     yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
