@@ -39,6 +39,7 @@ Explain how the scheduler decides which job runs next.
 Split the module into two files, one per class.
 Run the tests and push if they are green.
 Use the new client in the importer and remove the old one.
+Use the reduced rate.
 Let's look at the failing test first.
 I don't understand what this function is for.
 The page should not crash if the list is empty, fix it.
@@ -57,7 +58,6 @@ Check whether the migration works on an empty database.
 Bring the README up to date.
 The export is too slow, find out why and make it at least twice as fast.
 Give me a summary of what changed since yesterday.
-Now do the same for the invoices.
 Port this shell script to Python without adding features.
 There must be a race somewhere in the worker, add logging to find it.
 Looks good, go on with step 2.
