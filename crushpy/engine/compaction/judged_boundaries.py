@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from crushpy.context.facts import said_in
 from crushpy.context.hindsight import ALL_REPLIES, Hindsight, look_back
 from crushpy.context.overrides import apply_overrides
@@ -65,11 +67,28 @@ def _stored(recording: Recording) -> list[JudgedBoundary]:
     return _judge(before, starts, recording.sessions[-1].info.cwd)
 
 
+def without_usage(recording: Recording) -> Recording:
+    """The recording as if it were one of crushpy: another agent's usage tells the size of its own prompts."""
+    if not recording.imported:
+        return recording
+    sessions = tuple(
+        msgspec.structs.replace(
+            session, own=tuple((_unreported(message), facts) for message, facts in session.own)
+        )
+        for session in recording.sessions
+    )
+    return msgspec.structs.replace(recording, sessions=sessions, imported=frozenset[str](), reported=False)
+
+
+def _unreported(message: Message) -> Message:
+    return msgspec.structs.replace(message, usage=None)
+
+
 def _supposed(
     store: Store, recording: Recording, settings: Settings, models: Models, window: int | None
 ) -> list[JudgedBoundary]:
     changes = ReplayChanges(window=window, method="auto")
-    replayer = Replayer(store, recording, settings, models, changes)
+    replayer = Replayer(store, without_usage(recording), settings, models, changes)
     made = asyncio.run(replayer.run()).boundaries
     messages = [message for session in recording.sessions for message, _ in session.own]
     starts = [
