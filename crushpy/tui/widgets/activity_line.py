@@ -27,6 +27,8 @@ MOVING_COLUMNS = 4
 MIN_LABEL_COLUMNS = 16
 """Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
+MIN_TURN_S = 0.0
+"""A turn that took no longer shows no time; 0 until the first turn has ended."""
 
 
 class ActivityLine(Widget):
@@ -98,7 +100,7 @@ class ActivityLine(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         took = self._activity.took
-        if y == 0 and not self._rows and took:
+        if y == 0 and not self._rows and took > MIN_TURN_S:
             text = f"  Turn took {brief_duration(took) if took >= 1 else 'less than 1s'}"
             return TextRow([Segment(text, self._palette().muted)], self._palette().text).strip(width)
         if y >= len(self._rows):
