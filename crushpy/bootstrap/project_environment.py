@@ -123,6 +123,7 @@ class ProjectEnvironment:
             sandbox.name if sandbox.on else "",
             chosen.auto_allow and sandbox.runs_unasked,
             write=self._writable_folders(),
+            opened=self._opened,
             why_not=sandbox.why_not if chosen.mode == "on" and not sandbox.on else "",
             missing=", ".join(sandbox.missing) if chosen.auto_allow else "",
         )
@@ -134,6 +135,12 @@ class ProjectEnvironment:
 
         own = (self.paths.config_dir, self.paths.data_dir)
         return writable_folders(self.settings.sandbox.write, own)
+
+    @property
+    def _opened(self) -> tuple[str, ...]:
+        """The places that the settings open to commands, hidden or not, as real paths."""
+        chosen = self.settings.sandbox
+        return tuple(os.path.realpath(Path(place).expanduser()) for place in (*chosen.read, *chosen.write))
 
     def granted_hosts(self) -> tuple[str, ...]:
         """The hosts of the settings as rules, so that invalid ones are reported."""
@@ -188,6 +195,7 @@ class ProjectEnvironment:
             self.paths.put_aside,
             sockets=(agent,) if agent and Path(agent).is_socket() else (),
             private_hosts=private_hosts,
+            opened=self._opened,
             shown=(*shown, *(os.path.realpath(Path(place).expanduser()) for place in readable)),
             locks_own_code=chosen.own_code == "read-only",
             read_only=bool(server_mb),

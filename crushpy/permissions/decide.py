@@ -70,6 +70,7 @@ def _decide_command(
     ]
     if not guard.sandbox:
         return [*parts, *policy.parts()] or [decision.Decision("ask", "no rule covers it")]
+    parts += sandboxed.hidden_writes()
     if rules.closed or not guard.auto_allow:
         return [*parts, *policy.parts(), *sandboxed.needs()]
     return [*parts, *sandboxed.parts()]

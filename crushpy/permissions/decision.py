@@ -48,6 +48,8 @@ class ExecutionContext(Data, frozen=True):
     write: tuple[str, ...] = ()
     """Folders outside the workspace that every command may change, as absolute paths."""
 
+    opened: tuple[str, ...] = ()
+    """Hidden places that the user's settings open to commands, as real paths."""
     why_not: str = ""
     """Without a sandbox: the reason, and how to get one."""
     missing: str = ""

@@ -245,10 +245,15 @@ def unreadable_below(
     return is_skipped
 
 
+def hidden_from_commands() -> tuple[str, ...]:
+    """Known locations of secrets, crushpy's own folders, and the folder of the host's sockets."""
+    return (*secrets(Path.home()), *map(str, crushpy_folders()), *map(os.path.realpath, ("/run", "/var/run")))
+
+
 def secret_places_in(folder: Path) -> list[str]:
     """Known locations of secrets below a folder and crushpy's own files; none if the folder is one itself."""
     containing = str(folder)
-    places = (*secrets(Path.home()), *map(str, crushpy_folders()))
+    places = hidden_from_commands()
     return [place for place in places if is_in_folder(place, containing) and place != containing]
 
 

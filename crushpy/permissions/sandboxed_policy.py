@@ -16,7 +16,7 @@ from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
 from crushpy.permissions.shell.ast import Redirect, SimpleCommand, with_inner
-from crushpy.permissions.written_paths import WrittenWord, decide_word, written_words
+from crushpy.permissions.written_paths import WrittenWord, decide_word, hidden_writes, written_words
 
 
 class GrantedPrivileges:
@@ -131,6 +131,13 @@ class SandboxedPolicy:
         connects = any(NETWORK_FILES.match(redirect.target.text) for redirect in self._reading.redirects)
         missing = self._granted.missing_hosts(needs | self._requested | Privileges(network=connects))
         return [part for part in missing if part.by == "rule" or part.even_yolo]
+
+    def hidden_writes(self) -> list[Decision]:
+        """Refusals of what no rule, mode or answer allows a command."""
+        inner = (each for command in self._reading.commands for each in with_inner(command))
+        words = [word for each in inner for word in written_words(each)]
+        words += (WrittenWord(redirect.target) for redirect in self._reading.redirects if redirect.writes)
+        return hidden_writes(self._line, words, self._requested.write)
 
     def needs(self) -> list[Decision]:
         """What the line gets beyond the sandbox if rules alone decide about its commands."""

@@ -3,18 +3,21 @@
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
+from crushpy.core.own_code import is_in_folder
 from crushpy.permissions.decision import Decision, decide_path
 from crushpy.permissions.options import option_words, read_arguments
-from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.path_rules import TouchedPath, hidden_from_commands, is_guarded
 from crushpy.permissions.program_table import facts
 from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.rules import WRITE
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+from crushpy.sandbox.hidden_paths import hidden_around, holds_variables
 
 
 class WrittenWord(Data, frozen=True):
@@ -77,12 +80,31 @@ def decide_word(line: CommandLine, written: WrittenWord, shown: str) -> list[Dec
     if paths is None:
         unknown = f"what `{shown[:60]}` changes is unknown: {written.word.text[:60]}"
         return [] if written.creates else [Decision("ask", unknown)]
-    parts: list[Decision] = []
+    changed = _changed_paths(paths, written)
+    return [part for path in changed for part in _decide_path(line, path, creates=written.creates)]
+
+
+def _changed_paths(paths: Iterable[str], written: WrittenWord) -> Iterator[str]:
     for path in paths:
         inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else []
-        for each in inner or [path]:
-            parts += _decide_path(line, each, creates=written.creates)
-    return parts
+        yield from inner or [path]
+
+
+def hidden_writes(line: CommandLine, words: Iterable[WrittenWord], folders: Iterable[str]) -> list[Decision]:
+    """Refuses writes into places that are hidden from commands: the grant would show them to all programs of
+    the line. `folders`: those that the agent asks for."""
+    paths = (path for written in words for path in _changed_paths(line.paths_of(written.word) or (), written))
+    workspace = os.path.realpath(line.workspace)
+    found: list[Decision] = []
+    for path in dict.fromkeys(os.path.realpath(line.workspace / each) for each in (*paths, *folders)):
+        if any(is_in_folder(path, folder) for folder in _PRIVATE):
+            continue
+        variables = holds_variables(os.path.basename(path)) and not is_in_folder(path, workspace)  # noqa: PTH119
+        places = (*hidden_from_commands(), *((path,) if variables or Path(path).is_socket() else ()))
+        if place := hidden_around(path, places, workspace, line.guard.opened):
+            why = "only sandbox.read and sandbox.write in the settings open a hidden place"
+            found.append(Decision("deny", f"{why}: {place}", outside=True))
+    return found
 
 
 def _decide_path(line: CommandLine, path: str, *, creates: bool) -> list[Decision]:

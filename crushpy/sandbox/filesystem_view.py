@@ -13,7 +13,7 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder, own_code
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
+from crushpy.sandbox.hidden_paths import hidden_around, listening_sockets, secrets, variable_files
 from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces, view
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
@@ -162,6 +162,8 @@ class SandboxConfig(Data, frozen=True):
     """Where files are moved that commands were not allowed to create."""
     write: tuple[str, ...] = ()
     """Additional folders that every command may change."""
+    opened: tuple[str, ...] = ()
+    """Hidden places that the user's settings name, as real paths: only these can be granted."""
     shown: tuple[str, ...] = ()
     """Folders that every command sees even if they would be hidden, as real paths."""
     sockets: tuple[str, ...] = ()
@@ -266,14 +268,15 @@ class FilesystemView:
         yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
         yield Mount(os.path.realpath(private_dir(self._config.outputs)), "read")
         yield from (Mount(place, "read") for place in self._config.shown)
-        named_folders = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
         for cache in self._caches:
             cache_place = os.path.realpath(self._home / cache.place)
             if not self._is_hidden(cache_place):
                 yield Mount(cache_place, "private" if cache.private else "write")
-        for place in named_folders:
-            if place.exists():
-                yield Mount(os.path.realpath(place), "write")
+        for place in (*self._config.write, *needs.write):
+            real = os.path.realpath(Path(place).expanduser())
+            opened = (*self._config.write, *self._config.opened)
+            if os.path.exists(real) and not hidden_around(real, self._secrets, str(self._workspace), opened):  # noqa: PTH110
+                yield Mount(real, "write")
         if self._workspace not in SYSTEM_FOLDERS:
             yield Mount(str(self._workspace), "read" if self._config.read_only else "write")
 
@@ -331,6 +334,4 @@ class FilesystemView:
 
     def _is_hidden(self, place: str) -> bool:
         """Whether a path is hidden: that wins over every mount that the user did not name."""
-        workspace = str(self._workspace)
-        around = (each for each in self._secrets if is_in_folder(place, each))
-        return any(not is_in_folder(workspace, each) or not is_in_folder(place, workspace) for each in around)
+        return bool(hidden_around(place, self._secrets, str(self._workspace)))

@@ -68,6 +68,19 @@ def secrets(home: Path) -> Iterator[str]:
                 yield real
 
 
+def hidden_around(path: str, places: Iterable[str], workspace: str, opened: Iterable[str] = ()) -> str:
+    """The one of the hidden `places` that contains a real path; empty if there is none, if it contains the
+    workspace that the path is in, or if `opened` names it or a folder in it around the path."""
+    for place in places:
+        if is_in_folder(path, place) and not (
+            is_in_folder(workspace, place) and is_in_folder(path, workspace)
+        ):
+            named = (each for each in opened if is_in_folder(each, place))
+            if not any(is_in_folder(path, each) for each in named):
+                return place
+    return ""
+
+
 def _list_names(folder: str) -> frozenset[str] | None:
     """The names in a folder; None if it cannot be listed."""
     try:

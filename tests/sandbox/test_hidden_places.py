@@ -11,6 +11,7 @@ import pytest
 from confined import bash, confined, each_sandbox
 from support.command import Cli
 
+from crushpy.core.access import Privileges
 from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
 from crushpy.sandbox.hidden_paths import hidden_places, holds_variables, secrets, variable_files
 
@@ -71,6 +72,22 @@ async def read_all(workspace: Path, user: Path, home: Path, sandbox: Sandbox) ->
 @pytest.mark.slow
 def test_hidden_places_are_unreadable_to_commands(readable: str) -> None:
     assert [name for name in IN_HOME if f"{SECRET} {name.replace('*', 'some')}\n" in readable] == []
+
+
+async def test_granted_folder_opens_a_hidden_place_only_if_the_settings_name_it(
+    scratch: Path, each_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, workspace = scratch / "user", scratch / "workspace"
+    workspace.mkdir()
+    plant(user, ".ssh", as_folder=True)
+    monkeypatch.setenv("HOME", str(user))
+    ssh = str(user / ".ssh")
+    for opened in ((), (str(user),), (ssh,)):
+        home = scratch / f"own-{len(list(scratch.iterdir()))}"
+        async with confined(workspace, home, sandbox=each_sandbox, opened=opened) as context:
+            command = f"cat {ssh}/inside; echo x > {ssh}/new"
+            outcome = await bash(context, command, Privileges(write=(ssh,)))
+        assert (SECRET in str(outcome)) == (user / ".ssh" / "new").exists() == (opened == (ssh,))
 
 
 def test_places_of_the_system_are_found() -> None:
