@@ -4,12 +4,20 @@ import os
 import site
 import sys
 from collections.abc import Iterator
+from importlib.machinery import all_suffixes
 from typing import cast
 
 _PACKAGE = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
 _ROOT = os.path.dirname(_PACKAGE)  # noqa: PTH120
+_MAX_LINKS = 40
+_STARTUP_NAMES = ("sitecustomize", "usercustomize")
 _CHECKOUT_FILES = ("crushpy", "templates", "bin", "pyproject.toml")
 _ENVIRONMENT_FILES = ("bin", "lib", "lib64", "pyvenv.cfg")
+_PREFIXES = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
+_MODULE_PATH = tuple(map(os.path.abspath, sys.path))
+"""Where modules are looked for at the next start: the environment, what its `.pth` files name, editable
+installs. Kept before `restrict_imports` changes it."""
+_STARTED_AS = tuple(os.path.abspath(path) for path in (sys.argv[0], *sys.orig_argv[:1]) if "/" in path)  # noqa: PTH100
 
 
 def is_checkout() -> bool:
@@ -26,8 +34,7 @@ def own_code(workspace: str) -> list[str]:
 
 
 def _places(workspace: str) -> Iterator[str]:
-    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
-    for prefix in map(os.path.realpath, prefixes):
+    for prefix in map(os.path.realpath, _PREFIXES):
         parts = [os.path.join(prefix, name) for name in _ENVIRONMENT_FILES]  # noqa: PTH118
         whole = os.path.exists(parts[-1]) and not is_in_folder(workspace, prefix)  # noqa: PTH110
         yield from [prefix] if whole else map(os.path.realpath, parts)
@@ -41,6 +48,38 @@ def _places(workspace: str) -> Iterator[str]:
     locks = (name for name in os.listdir(_ROOT) if name.endswith(".lock"))  # noqa: PTH208
     for name in (*_CHECKOUT_FILES, *locks):
         yield os.path.realpath(os.path.join(_ROOT, name))  # noqa: PTH118
+
+
+def own_links() -> list[str]:
+    """The links that lead to crushpy's own code, each in its real folder: whatever replaces one of them is
+    executed at the next start."""
+    starts = (*_PREFIXES, sys.executable, *_STARTED_AS, *_MODULE_PATH, os.path.abspath(__file__))  # noqa: PTH100
+    return list(dict.fromkeys(link for path in dict.fromkeys(starts) for link in _links_on(path)))
+
+
+def _links_on(path: str) -> Iterator[str]:
+    current, names, followed = "", path.split("/")[::-1], 0
+    while names:
+        if (name := names.pop()) in ("", "."):
+            continue
+        place = f"{current}/{name}"
+        if name == "..":
+            current = os.path.dirname(current).rstrip("/")  # noqa: PTH120
+        elif os.path.islink(place) and (followed := followed + 1) < _MAX_LINKS:  # noqa: PTH114
+            yield place
+            target = os.readlink(place)  # noqa: PTH115
+            current = "" if target.startswith("/") else current
+            names += target.split("/")[::-1]
+        else:
+            current = place
+
+
+def startup_modules() -> list[str]:
+    """Where a new file or folder would be imported when crushpy starts, before it restricts imports."""
+    names = [f"{name}{suffix}" for name in _STARTUP_NAMES for suffix in ("", *all_suffixes())]
+    earlier = _MODULE_PATH[: _MODULE_PATH.index(_ROOT)] if _ROOT in _MODULE_PATH else _MODULE_PATH
+    found = [f"{folder}/{name}" for folder in map(os.path.realpath, _MODULE_PATH) for name in names]
+    return found + [f"{os.path.realpath(folder)}/crushpy" for folder in earlier]
 
 
 _workspaces: list[str] = []

@@ -170,7 +170,10 @@ class Bubblewrap(Unconfined):
         places = self._view.own_code_in_workspace()
         if not places:
             return ""
-        top = "" if self.sandbox.has_mounts else "the top of the workspace takes no new files, since "
+        workspace = Path(os.path.realpath(self._config.workspace))
+        at_top = any(Path(place).is_symlink() and Path(place).parent == workspace for place in places)
+        is_open = self.sandbox.has_mounts and not at_top
+        top = "" if is_open else "the top of the workspace takes no new files, since "
         return f"; {top}crushpy's own code is read-only ({', '.join(places)}; sandbox.own_code)"
 
     def supervisor(self, needs: Privileges) -> Supervisor:

@@ -11,7 +11,7 @@ from pathlib import Path
 from crushpy.core.access import Privileges
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.core.own_code import is_in_folder, own_code
+from crushpy.core.own_code import is_in_folder, own_code, own_links
 from crushpy.core.paths import private_dir
 from crushpy.sandbox.hidden_paths import hidden_around, listening_sockets, secrets, variable_files
 from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces, view
@@ -245,11 +245,13 @@ class FilesystemView:
             parent = None if place in places else enclosing(place, places)
             if (locks and is_writable(place, places)) or (parent and replaces(parent)):
                 mounts.append(Mount(place, "read", locked=locks))
+        links = (link for link in own_links() if locks and is_writable(link, places))
+        mounts += (Mount(link, "read", locked=True) for link in links)
         return view(mounts, str(self._private.empty))
 
     def own_code_in_workspace(self) -> list[str]:
         """The paths of crushpy's own code that are read-only although they are in the workspace."""
-        places = own_code(str(self._workspace)) if self._config.locks_own_code else []
+        places = [*own_code(str(self._workspace)), *own_links()] if self._config.locks_own_code else []
         return [place for place in places if Path(place).is_relative_to(self._workspace)]
 
     @cached_property

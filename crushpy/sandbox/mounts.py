@@ -47,9 +47,15 @@ class View(Data, frozen=True):
         for place in filter(os.path.exists, _HIDDEN_PROC):
             words += ["--tmpfs", place] if os.path.isdir(place) else ["--ro-bind", self.empty, place]  # noqa: PTH112
         hidden: list[str] = []
+        links = [mount.place for mount in self.mounts if mount.locked and os.path.islink(mount.place)]  # noqa: PTH114
+        fixed = {os.path.dirname(link) for link in links}  # noqa: PTH120
         for mount in self.mounts:
             source = mount.source or mount.place
-            if mount.kind == "write":
+            if mount.place in links:
+                continue
+            if mount.kind == "write" and mount.place in fixed:
+                words += _fixed_arguments(mount.place)
+            elif mount.kind == "write":
                 words += ["--bind", source, mount.place]
             elif mount.kind == "private" and overlays and kind:
                 words += overlay_arguments(source, overlays, kind)
@@ -63,6 +69,15 @@ class View(Data, frozen=True):
         for place in hidden:  # last, since mount points inside them had to be created first
             words += ["--remount-ro", place]
         return words
+
+
+def _fixed_arguments(folder: str) -> list[str]:
+    """Arguments of bubblewrap that keep the names in a folder as they are, since it cannot mount over a link:
+    what is in it stays writable, and it takes no new files."""
+    words = ["--ro-bind", folder, folder]
+    for place in (os.path.join(folder, name) for name in sorted(list_names(folder))):  # noqa: PTH118
+        words += [] if os.path.islink(place) else ["--bind", place, place]  # noqa: PTH114
+    return words
 
 
 def overlay_arguments(place: str, folder: Path, kind: OverlayKind) -> list[str]:
@@ -194,6 +209,9 @@ def seatbelt_profile(view: View, *, network: bool) -> str:
 
 
 def _seatbelt_rules(mount: Mount) -> Iterator[str]:
+    if mount.locked and os.path.islink(mount.place):  # noqa: PTH114
+        yield f"(deny file-write* (literal {_quote(mount.place)}))"
+        return
     place = _quote(os.path.realpath(mount.place))
     if mount.kind == "hide":
         yield f"(deny file-read* file-write* (subpath {place}))"

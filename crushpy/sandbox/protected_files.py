@@ -18,7 +18,7 @@ from typing import NamedTuple, get_args
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
-from crushpy.core.own_code import is_in_folder
+from crushpy.core.own_code import is_in_folder, own_code, startup_modules
 from crushpy.core.paths import CODE_FILES, CODE_FOLDERS, GUARDED_NAMES, private_dir
 from crushpy.sandbox import repository as host_git
 from crushpy.security.safe_open import open_folder
@@ -282,6 +282,12 @@ class ProtectedFiles:
         self._reported: set[str] = set()
         """The folders that were reported as too large."""
 
+    @cached_property
+    def _startup_modules(self) -> list[str]:
+        """What crushpy itself would import at its next start, from folders that are not its own."""
+        own = own_code(self._workspace)
+        return [path for path in startup_modules() if not any(is_in_folder(path, each) for each in own)]
+
     def existing(self) -> Iterator[Path]:
         """The protected paths that exist and can be read-only, including repositories in the workspace."""
         if self._nested is None:
@@ -342,7 +348,7 @@ class ProtectedFiles:
                 snapshot.add(path, "code")
         for folder in folders:
             git.add_folder(folder, os.path.dirname(repository.entry if repository else folder))  # noqa: PTH120
-        for path in self._in_home:
+        for path in (*self._in_home, *self._startup_modules):
             snapshot.add(path, "code")
             for name in host_git.list_names(path):
                 snapshot.add(f"{path}/{name}", "code")

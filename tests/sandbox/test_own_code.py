@@ -102,6 +102,64 @@ async def test_folders_that_the_user_named_do_not_open_it(
     assert done_in(outcome.text) == set()
 
 
+SCENE = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from confined import bash, confined
+
+async def main():
+    async with confined(Path(sys.argv[1]), Path(sys.argv[2])) as context:
+        print((await bash(context, sys.argv[3])).text)
+
+asyncio.run(main())
+"""
+
+
+def run_in_scene(python: Path, workspace: Path, home: Path, command: str, module_path: str = "") -> str:
+    """What a command does in a sandbox of a crushpy that is started with another path of its Python."""
+    path = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    script = home.parent / "scene.py"
+    script.write_text(SCENE.format(path=path))
+    words = [str(python), str(script), str(workspace), str(home), command]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": module_path}, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("depth", ["at the top", "below a folder", "by another link"])
+def test_links_that_lead_to_own_code_stay(
+    each_sandbox: Sandbox, home: Path, workspace: Path, depth: str
+) -> None:
+    link = workspace / ("tools/.venv" if depth == "below a folder" else ".venv")
+    link.parent.mkdir(exist_ok=True)
+    (workspace / "src").mkdir()
+    (workspace / "docs").mkdir()
+    if depth == "by another link":
+        (workspace / "src" / "env").symlink_to(sys.prefix)
+        link.symlink_to("src/env")
+    else:
+        link.symlink_to(sys.prefix)
+    replaced = "rm {0} && mkdir {0} && echo moved; mv {0} x && echo moved; ln -sfn /tmp {0} && echo made; "
+    places = [str(each) for each in (link, workspace / "src" / "env") if each.is_symlink()]
+    command = "".join(replaced.format(each) for each in places)
+    command += "touch docs/a && echo opened"
+    output = run_in_scene(link / "bin" / "python", workspace, home, command)
+    assert done_in(output) == {"opened"}, "only what is not on the way is writable"
+    assert all(os.path.realpath(each) == os.path.realpath(sys.prefix) for each in places)
+
+
+def test_modules_of_the_next_start_are_put_aside(each_sandbox: Sandbox, home: Path, workspace: Path) -> None:
+    source = workspace / "src"
+    source.mkdir()
+    command = f"cd {source}; echo 'raise SystemExit' > sitecustomize.py; mkdir crushpy; touch mine.py"
+    # The module path is as an editable install in crushpy's environment would make it.
+    output = run_in_scene(Path(sys.executable), workspace, home, command, str(source))
+    assert sorted(os.listdir(source)) == ["mine.py"], output
+
+
 def test_an_environment_that_contains_the_workspace_is_named_in_parts() -> None:
     assert own_code("/somewhere")[0] == os.path.realpath(sys.prefix)
     inside = own_code(os.path.realpath(sys.prefix))
