@@ -51,7 +51,11 @@ class McpServers:
             root = self._environment.root if self._environment.trusted else None
             plugins = [place.folder for place in self._environment.extensions.places if place.plugin]
             self._configs, self.problems = configured_servers(
-                self._environment.settings.mcp, root, plugins, self._environment.editor_servers
+                self._environment.settings.mcp,
+                root,
+                plugins,
+                self._environment.editor_servers,
+                self._environment.original,
             )
         return self._configs
 
@@ -119,7 +123,7 @@ class McpServers:
         self._hub = McpHub(
             self.configs(),
             environment.cwd,
-            environment.paths.mcp,
+            environment.paths,
             confine,
             private_hosts=environment.settings.permissions.private_hosts,
             elicit=self._elicit,

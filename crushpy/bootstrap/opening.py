@@ -274,7 +274,8 @@ class _Opening(msgspec.Struct, frozen=True):
         from crushpy.sandbox.confinement import Unconfined
 
         root = environment.root if environment.trusted else None
-        setup = HookSetup(*read_hooks(environment.paths, root, environment.settings.hooks), Unconfined())
+        found = read_hooks(environment.paths, root, environment.settings.hooks)
+        setup = HookSetup(*found, Unconfined(), environment.original)
         if setup.commands:
             setup.runner.supervisor(Privileges())
         return setup

@@ -15,8 +15,9 @@ from crushpy.core.paths import Paths, private_dir, project_dir, project_root
 from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import TemplateProblem, Templates
 from crushpy.engine.environment import context_files, describe
+from crushpy.permissions.consents import has_consent
 from crushpy.permissions.decision import ExecutionContext
-from crushpy.permissions.trust import is_trusted, is_trusted_copy
+from crushpy.permissions.trust import find_original, is_trusted
 from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
 from crushpy.settings.layers import Loaded, load
@@ -98,7 +99,10 @@ class ProjectEnvironment:
             start_logging(self.paths)
         self.cwd, self.copy, self.editor_servers = cwd, copy, editor_servers
         self.root = project_root(cwd)
-        self.trusted = (is_trusted_copy if copy else is_trusted)(self.paths, self.root)
+        found = find_original(self.paths, self.root) if copy else self.root
+        self.original = found or self.root
+        """The project that the user's consents are about: the root, or what a copy was made from."""
+        self.trusted = found is not None and is_trusted(self.paths, found)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
         self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)
@@ -153,10 +157,11 @@ class ProjectEnvironment:
         user has not accepted it as it is there."""
         command = self.settings.worktree.setup
         if command and self.loaded.origins["worktree.setup"].startswith("project:"):
-            from crushpy.extensions.hooks.hook_config import is_accepted, setup_command
+            from crushpy.extensions.hooks.hook_config import setup_text
             from crushpy.sandbox.finding import find_sandbox
 
-            if not is_accepted(self.paths, [setup_command(command)], project_root(folder)):
+            text = setup_text(command, project_root(folder))
+            if not has_consent(self.paths, "worktree.setup", os.path.realpath(self.original), text):
                 raise UsageError(
                     "worktree.setup of this project is new or has changed; to accept it, run `crushpy trust`"
                 )

@@ -110,6 +110,7 @@ def _pairs(texts: Pairs) -> dict[str, str] | None:
 def remove_server(name: Name) -> None:
     """Remove a server from your settings, and forget what is known of it."""
     from crushpy.extensions.mcp.definitions import store_known
+    from crushpy.permissions.consents import remove_consents
     from crushpy.settings.save import unset_value
 
     paths = Paths()
@@ -118,6 +119,7 @@ def remove_server(name: Name) -> None:
         raise UsageError(f"There is no MCP server {name!r} in your settings.", "See: crushpy mcp list")
     if (paths.mcp / "servers.json").exists():
         store_known(paths.mcp / "servers.json", name, None)
+    remove_consents(paths, lambda each: (each.kind, each.where, each.name) == ("mcp tools", "", name))
     print_text(f"{name} was removed from {changed[0]}.\n")
 
 

@@ -1,9 +1,11 @@
 """`crushpy permissions`: lists, tests and revokes rules; `trust` and `untrust`: what a project may bring."""
 
 import shlex
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from crushpy.cli.arguments import COMMANDS
@@ -21,7 +23,8 @@ from crushpy.cli.workspace import environment_here, load_here, print_warning, wo
 from crushpy.core.access import Access, Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths, project_root
-from crushpy.permissions.trust import add_trusted, list_project_files, remove_trusted, trusted
+from crushpy.permissions.consents import Consent, all_consents, remove_consents
+from crushpy.permissions.trust import add_trusted, list_project_files, remove_trusted
 from crushpy.security.sanitize import clean
 from crushpy.settings.save import remove_rule
 
@@ -138,19 +141,34 @@ ProjectPath = Annotated[
 
 def trust_command(
     path: ProjectPath = None,
-    show_list: Annotated[bool, option("--list", "List the trusted projects instead.")] = False,
+    show_list: Annotated[bool, option("--list", "List all that you have accepted.")] = False,
+    revoke: Annotated[str, option("--revoke", "Take back one of the list.", metavar="ID")] = "",
     as_json: Annotated[bool, option("--json", "With --list: print JSON.")] = False,
 ) -> None:
     from crushpy.extensions.hooks.hook_config import accept_hooks
 
     paths = Paths()
     if show_list:
-        folders = [str(folder) for folder in trusted(paths)]
-        print_either(as_json, folders, map(clean, folders or ["No project is trusted."]))
+        found = all_consents(paths)
+        rows = [_consent_row(consent) for consent in found]
+        records = [{"id": each.id, **msgspec.to_builtins(each)} for each in found]
+        print_either(as_json, records, format_table(rows) if rows else ["Nothing has been accepted."])
+        return
+    if revoke:
+        removed = remove_consents(paths, lambda each: each.id == revoke)
+        if not removed:
+            raise UsageError(f"There is no consent {clean(revoke)}.", "`crushpy trust --list` shows them.")
+        print_lines([f"Revoked: {'  '.join(_consent_row(removed[0]))}"])
         return
     root = add_trusted(paths, find_root(path))
     used = [f"  {line}" for line in (*list_project_files(root), *accept_hooks(paths, root))]
     print_lines([f"{clean(str(root))} is trusted. crushpy now uses:", *used, "To undo: crushpy untrust"])
+
+
+def _consent_row(consent: Consent) -> tuple[str, ...]:
+    day = datetime.fromtimestamp(consent.when).astimezone().strftime("%Y-%m-%d %H:%M")
+    what = f"{consent.kind} {consent.name}".strip()
+    return tuple(map(clean, (consent.id, what, consent.where or "your settings", consent.who, day)))
 
 
 def find_root(path: Path | None) -> Path:

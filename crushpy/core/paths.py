@@ -51,10 +51,10 @@ class Paths:
     """Settings chosen in the app."""
     project_rules = _in_data_dir("project_rules")
     """Permission rules that the user made for single projects, a file for each."""
-    trust_file = _in_data_dir("trusted.json")
-    """The projects whose settings, templates and extensions are used."""
+    consents = _in_data_dir("consents.json")
+    """What the user has accepted: projects, their hooks and MCP servers, definitions of tools, plugins."""
     mcp = _in_data_dir("mcp")
-    """What is known of MCP servers, and which of them the user has accepted."""
+    """What is known of MCP servers."""
     plugins = _in_data_dir("plugins")
     key_file = _in_data_dir("keys.json")
     """The providers that have a key in the system keyring, and keys stored here for want of a keyring."""

@@ -402,12 +402,14 @@ class Approvals:
         self._explained_no_sandbox = True
         return f"{decision.reason}; no sandbox: {guard.why_not}"
 
-    async def confirm(self, call: ToolCall, title: str, reason: str, yes: str, no: str) -> bool:
+    async def confirm(
+        self, call: ToolCall, title: str, reason: str, yes: str, no: str, preview: Display | None = None
+    ) -> bool:
         """Asks a question that neither rules nor yolo can answer. `yes` and `no` are its answers."""
         choices = (AnswerChoice("y", "once", label=yes), AnswerChoice("n", "deny", label=no))
         async with self._questions:
             question = ApprovalNeeded(
-                call.id, call.name, call.args, (), reason, "", choices=choices, title=title
+                call.id, call.name, call.args, (), reason, "", preview, choices=choices, title=title
             )
             return (await self._answer_to(question))[0].kind != "deny"
 

@@ -16,6 +16,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Json
 from crushpy.core.paths import Paths, private_dir
 from crushpy.extensions.extension_files import Unreadable, read_extension
+from crushpy.permissions.consents import add_consent, has_consent, hash_lines, is_script, remove_consents
 
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json")
 MCP_FILES = ("mcp.json", ".mcp.json")
@@ -84,7 +85,24 @@ def installed_plugins(paths: Paths) -> list[Plugin]:
         folders = sorted(folder for folder in paths.plugins.iterdir() if _NAME.fullmatch(folder.name))
     except OSError:
         return []
-    return [read_plugin(folder) for folder in folders if folder.is_dir()]
+    return [_accepted(paths, read_plugin(folder)) for folder in folders if folder.is_dir()]
+
+
+def _accepted(paths: Paths, plugin: Plugin) -> Plugin:
+    """The plugin, with a problem if its code is not what the user has added."""
+    where = os.path.realpath(plugin.folder)
+    if plugin.problem or has_consent(paths, "plugin", where, _code_text(plugin.folder), plugin.name):
+        return plugin
+    return msgspec.structs.replace(
+        plugin, problem="it is not what you added; run `crushpy plugins add` again"
+    )
+
+
+def _code_text(folder: Path) -> str:
+    """The manifest, scripts and definitions of a plugin, with their hashes."""
+    files = sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    code = (file for file in files if is_script(file) or file.suffix == ".json")
+    return "\n".join(hash_lines(code, folder))
 
 
 def add_plugin(paths: Paths, folder: Path) -> Plugin:
@@ -102,6 +120,8 @@ def add_plugin(paths: Paths, folder: Path) -> Plugin:
         shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
         remove_plugin(paths, plugin.name)
         copy.rename(paths.plugins / plugin.name)
+        text, where = _code_text(paths.plugins / plugin.name), os.path.realpath(paths.plugins / plugin.name)
+        add_consent(paths, "plugin", where, text, plugin.name, "crushpy plugins add")
     except (OSError, shutil.Error) as error:
         shutil.rmtree(copy, ignore_errors=True)
         raise UsageError(f"{folder} cannot be copied: {error}.", "Check its files and permissions.") from None
@@ -128,5 +148,7 @@ def remove_plugin(paths: Paths, name: str) -> bool:
     """Removes the copy of a plugin; False if there is none of that name."""
     if not _NAME.fullmatch(name) or not (paths.plugins / name).is_dir():
         return False
+    where = os.path.realpath(paths.plugins / name)
     shutil.rmtree(paths.plugins / name)
+    remove_consents(paths, lambda each: each.where == where)
     return True

@@ -1,50 +1,45 @@
-"""Which projects may bring settings, templates and extensions: a private list of real paths."""
+"""Which projects may bring settings, templates and extensions: one kind of the consents."""
 
 import os
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
-from crushpy.core.errors import CrushpyError, SettingsError, UsageError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import PROJECT_FOLDER, Paths, provided_files
-from crushpy.security.private_files import write_private
+from crushpy.permissions.consents import (
+    Consent,
+    add_consent,
+    all_consents,
+    find_consent,
+    hash_lines,
+    remove_consents,
+)
 from crushpy.security.sanitize import clean
-
-
-class _TrustedProjects(msgspec.Struct, omit_defaults=True):
-    """The content of the file."""
-
-    trusted: list[str]
-    digests: dict[str, str] = {}
-    """What each of them brought when it was trusted."""
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:
     """True if the user trusts the project at `root`. A broken list trusts nothing."""
-    try:
-        return os.path.realpath(root) in _read(paths).trusted
-    except CrushpyError:
-        return False
+    return find_consent(paths, "project", os.path.realpath(root)) is not None
 
 
-def is_trusted_copy(paths: Paths, root: Path) -> bool:
-    """True if all that the project at `root` brings is what a trusted project brought when it was trusted."""
+def find_original(paths: Paths, root: Path) -> Path | None:
+    """The trusted project that brought, when it was trusted, all that the copy at `root` brings."""
     try:
-        return project_digest(root) in _read(paths).digests.values()
+        brought = _provided(root)
+        alike = (each for each in _projects(paths) if each.definition == brought)
+        return next((Path(each.where) for each in alike if brought), None)
     except (CrushpyError, OSError):
-        return False
+        return None
 
 
-def project_digest(root: Path) -> str:
-    """Identifies the settings, hooks, servers, templates and extensions of a project; empty without any."""
+def _provided(root: Path) -> str:
+    """The settings, hooks, servers, templates and extensions of a project, with their hashes."""
     files = (file for path in provided_files(root) for file in (path, *_files_below(path)))
-    digest, found = sha256(), [file for file in files if file.is_file()]
-    for file in found:
-        data = file.read_bytes()
-        digest.update(os.fsencode(f"{file.relative_to(root)}\0{len(data)}\0") + data)
-    return digest.hexdigest() if found else ""
+    return "\n".join(hash_lines((file for file in files if file.is_file()), root))
+
+
+def _projects(paths: Paths) -> list[Consent]:
+    return [each for each in all_consents(paths) if each.kind == "project"]
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -56,10 +51,10 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 def trusted(paths: Paths) -> list[Path]:
     """All trusted projects, sorted by path."""
-    return [Path(folder) for folder in sorted(_read(paths).trusted)]
+    return sorted(Path(each.where) for each in _projects(paths))
 
 
-def add_trusted(paths: Paths, root: Path) -> Path:
+def add_trusted(paths: Paths, root: Path, how: str = "crushpy trust") -> Path:
     """Trusts the project at `root` and returns its real path. Home folders and their parents are refused."""
     real = Path(os.path.realpath(root))
     if not real.is_dir():
@@ -71,10 +66,7 @@ def add_trusted(paths: Paths, root: Path) -> Path:
             f"{real} is {what}: trusting it would trust more than one project.",
             "Trust the project's own folder: crushpy trust PATH",
         )
-    known = _read(paths)
-    digest = project_digest(real)
-    digests = {**known.digests, **({str(real): digest} if digest else {})}
-    _write(paths, {*known.trusted, str(real)}, digests)
+    add_consent(paths, "project", str(real), _provided(real), how=how)
     return real
 
 
@@ -105,33 +97,7 @@ def _extension_lines(root: Path) -> Iterator[str]:
 
 
 def remove_trusted(paths: Paths, root: Path) -> bool:
-    """Stops trusting the project at `root`; False if it was not trusted."""
-    known, real = _read(paths), os.path.realpath(root)
-    if real in known.trusted:
-        rest = {path: digest for path, digest in known.digests.items() if path != real}
-        _write(paths, {*known.trusted} - {real}, rest)
-    return real in known.trusted
-
-
-def _read(paths: Paths) -> _TrustedProjects:
-    file = paths.trust_file
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=_TrustedProjects)
-    except FileNotFoundError:
-        return _TrustedProjects([])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise SettingsError(
-            f"The list of trusted projects {file} cannot be read: {error}",
-            "No project is trusted until it is fixed. Delete it to start with an empty list.",
-        ) from error
-
-
-def _write(paths: Paths, folders: set[str], digests: dict[str, str]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_TrustedProjects(sorted(folders), digests))) + b"\n"
-    try:
-        write_private(paths.trust_file, data)
-    except OSError as error:
-        raise CrushpyError(
-            f"{paths.trust_file} cannot be written: {error.strerror}",
-            "Check the folder's permissions and free space.",
-        ) from error
+    """Forgets all consents about the project at `root`; False if it was not trusted."""
+    real = os.path.realpath(root)
+    removed = remove_consents(paths, lambda each: each.where == real and each.kind != "plugin")
+    return any(each.kind == "project" for each in removed)

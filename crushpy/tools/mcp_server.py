@@ -22,8 +22,6 @@ class KnownServer(Data, frozen=True):
     """The hash of its configuration: another one is another server."""
     protocol: str = ""
     tools: tuple[ToolDefinition, ...] = ()
-    accepted: dict[str, ToolDefinition] = msgspec.field(default_factory=dict[str, ToolDefinition])
-    """The definitions that the user has accepted, by tool."""
     prompts: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()
 

@@ -60,12 +60,24 @@ def test_a_trusted_project_without_settings_is_not_called_untrusted(cli: Cli, wo
     assert cli("config", "get", "model").stderr == ""
 
 
-def test_trusted_projects_are_listed(cli: Cli, project: Path) -> None:
-    assert cli("trust", "--list").stdout == "No project is trusted.\n"
+def test_consents_are_listed_and_revoked(cli: Cli, project: Path) -> None:
+    assert cli("trust", "--list").stdout == "Nothing has been accepted.\n"
     assert json.loads(cli("trust", "--list", "--json").stdout) == []
+    hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
+    (project / ".crushpy").mkdir(exist_ok=True)
+    (project / ".crushpy" / "hooks.json").write_text(json.dumps(hook))
     cli("trust", str(project))
-    assert cli("trust", "--list").stdout == f"{project}\n"
-    assert json.loads(cli("trust", "--list", "--json").stdout) == [str(project)]
+    listed = json.loads(cli("trust", "--list", "--json").stdout)
+    assert {each["kind"]: each["where"] for each in listed} == {
+        "project": str(project),
+        "hooks": str(project),
+    }
+    assert all("crushpy trust" in each["who"] and each["when"] > 0 for each in listed)
+    hooks = next(each for each in listed if each["kind"] == "hooks")
+    assert f"{hooks['id']}  hooks" in cli("trust", "--list").stdout
+    assert "Revoked" in cli("trust", "--revoke", hooks["id"]).stdout
+    assert cli("trust", "--revoke", hooks["id"]).returncode == 2
+    assert [each["kind"] for each in json.loads(cli("trust", "--list", "--json").stdout)] == ["project"]
 
 
 def test_a_project_that_is_gone_can_be_untrusted(cli: Cli, tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ def test_trust_accepts_a_projects_hooks_as_they_are(
     configure(workspace / ".claude" / "settings.json", {"SessionStart": "echo y >> ran"})
     configure(workspace / ".claude" / "settings.local.json", {"PostToolUse": "echo z >> ran"})
     told = cli("trust").stdout
-    assert "hook PreToolUse: sh" in told and "hook SessionStart: echo y" in told
+    assert "hooks.json PreToolUse Bash: sh" in told and "settings.json SessionStart: echo y" in told
+    assert "check.sh sha256:" in told
     use_bash(llm)
     assert run("do it").code == 0
     assert (workspace / "ran").read_text() == "y\nx\nz\n"
@@ -143,7 +144,8 @@ def test_trust_accepts_a_projects_hooks_as_they_are(
         done = run("do it")
         assert "The hooks of this project are not run: they are new or have changed" in notices(done)
         assert (workspace / "ran").read_text() == "y\nx\nz\n"
-    cli("trust")
+    told = cli("trust").stdout
+    assert "-hooks.json PreToolUse Bash: sh" in told and "+hooks.json PreToolUse Bash: echo worst" in told
     use_bash(llm)
     run("do it")
     assert (workspace / "ran").read_text() == "y\nx\nz\ny\nworst\nz\n"

@@ -197,10 +197,12 @@ def test_a_changed_definition_is_refused_headless(run: Run, llm: ScriptedLLM, ho
     configure(home, "1")
     llm.script(use(tool="tool_000", server="many"), "Done.")
     assert run("--allow", "mcp", "try").code == 0
-    known = home / "mcp" / "servers.json"
-    stored = msgspec.json.decode(known.read_bytes())
-    stored["many"]["accepted"]["tool_000"]["description"] = "Does something else."
-    known.write_bytes(msgspec.json.encode(stored))
+    consents = home / "consents.json"
+    stored = msgspec.json.decode(consents.read_bytes())
+    accepted = msgspec.json.decode(stored[0]["definition"])
+    accepted["tool_000"]["description"] = "Does something else."
+    stored[0]["definition"] = msgspec.json.encode(accepted).decode()
+    consents.write_bytes(msgspec.json.encode(stored))
     llm.script(use(tool="tool_000", server="many"), "Done.")
     done = run("--allow", "mcp", "try")
     assert done.code == 3

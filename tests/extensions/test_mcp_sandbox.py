@@ -15,8 +15,8 @@ from support.talk import Talks
 
 from crushpy.core.paths import Paths
 from crushpy.extensions.mcp.configuration import configured_servers
-from crushpy.extensions.mcp.hub import CONSENTS_FILE, add_consent
 from crushpy.extensions.mcp.mcp_process import McpProcess
+from crushpy.permissions.consents import add_consent
 from crushpy.permissions.trust import add_trusted
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.sandbox.supervisor.process_control import descendants, list_parents
@@ -47,8 +47,8 @@ async def start(talks: Talks, llm: ScriptedLLM, workspace: Path, **definition: A
     entry = {"command": "python3", "args": ["server.py", "1", "tell_start", "word-of-project"], **definition}
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": entry}}))
     add_trusted(Paths(), workspace)
-    config = configured_servers({}, workspace)[0]["own"]
-    add_consent(Paths().mcp / CONSENTS_FILE, config.digest)
+    config = configured_servers({}, workspace, original=workspace)[0]["own"]
+    add_consent(Paths(), "mcp server", config.where, config.definition, config.name)
     talk = await talks(yolo=True)
     use = Call("mcp", {"action": "call", "server": "own", "tool": "tell_start"})
     llm.script(Reply(calls=[Call("bash", {"command": "echo"}), use]), "Done.")

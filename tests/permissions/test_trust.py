@@ -61,29 +61,30 @@ def test_trust_refuses_what_is_not_a_folder(paths: Paths, workspace: Path) -> No
 
 def test_the_list_is_private_and_replaced_in_one_step(paths: Paths, workspace: Path) -> None:
     add_trusted(paths, workspace)
-    file = paths.trust_file
+    file = paths.consents
     before = file.stat().st_ino
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     (workspace / "sub").mkdir()
     add_trusted(paths, workspace / "sub")
     assert file.stat().st_ino != before
-    assert os.listdir(file.parent) == [file.name]
-    assert json.loads(file.read_text()) == {"trusted": [str(workspace), str(workspace / "sub")]}
+    assert sorted(os.listdir(file.parent)) == ["consents.json", "consents.lock"]
+    stored = [each["where"] for each in json.loads(file.read_text())]
+    assert stored == [str(workspace), str(workspace / "sub")]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"trusted": 3}', '{"trusted": [3]}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "{}", "null", "[3]", '[{"kind": "project"}]', "\xff"])
 def test_a_broken_list_trusts_nothing_and_is_not_overwritten(
     text: str, paths: Paths, workspace: Path
 ) -> None:
     add_trusted(paths, workspace)
-    paths.trust_file.write_bytes(text.encode("latin-1"))
+    paths.consents.write_bytes(text.encode("latin-1"))
     assert not is_trusted(paths, workspace)
     for use in (
         lambda: trusted(paths),
         lambda: add_trusted(paths, workspace),
         lambda: remove_trusted(paths, workspace),
     ):
-        with pytest.raises(SettingsError, match=str(paths.trust_file)):
+        with pytest.raises(SettingsError, match=str(paths.consents)):
             use()
-    assert paths.trust_file.read_bytes() == text.encode("latin-1")
+    assert paths.consents.read_bytes() == text.encode("latin-1")

@@ -1,6 +1,7 @@
 """Runs the user's hooks at the events of one conversation, and reads their answers."""
 
 import asyncio
+import os
 import shlex
 import tempfile
 import time
@@ -14,13 +15,14 @@ import msgspec
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Emit, Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Json, ToolCall
+from crushpy.core.messages import Diff, Json, ToolCall
 from crushpy.core.paths import Paths, project_root
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.hooks import hook_config
-from crushpy.extensions.hooks.hook_config import HookCommand, HookSetup, hooks_digest
+from crushpy.extensions.hooks.hook_config import HookCommand, HookSetup, hooks_text
+from crushpy.permissions.consents import add_consent, find_consent, has_consent, show_difference
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import AuditEntry
@@ -52,7 +54,8 @@ class CommandHooks(Hooks):
         workspace: Workspace,
         emit: Emit,
     ) -> None:
-        self._hooks, self._problems, runner = configured
+        self._hooks, self._problems, runner, project = configured
+        self._project = os.path.realpath(project)
         self._session, self._approvals, self._workspace, self._emit = session, approvals, workspace, emit
         self._root = project_root(workspace.cwd)
         self._own_jobs = workspace.jobs.unconfined(runner)
@@ -60,7 +63,7 @@ class CommandHooks(Hooks):
         self._runs = deque[str](maxlen=MAX_SHOWN_RUNS)
         self._unrecorded: list[AuditEntry] = []
         self._answers: dict[str, str] = {}
-        """Why the project's hooks may not run, by digest; empty if they may."""
+        """Why the project's hooks may not run, by their text; empty if they may."""
         self._asking = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
         for problem in self._problems:
@@ -156,29 +159,30 @@ class CommandHooks(Hooks):
     async def _accepted(self) -> bool:
         """Whether the project's hooks may run as they are now. Asks the user about new and changed ones."""
         hooks = [hook for hook in self._hooks if hook.project]
-        digest = hooks_digest(hooks, self._root)
+        text = hooks_text(hooks, self._root)
         async with self._asking:
-            if digest not in self._answers:
-                self._answers[digest] = problem = await self._ask(digest, hooks)
+            if text not in self._answers:
+                self._answers[text] = problem = await self._ask(text, hooks)
                 if problem:
                     self._emit(Notice(f"The hooks of this project are not run: {problem}.", "warning"))
-        return not self._answers[digest]
+        return not self._answers[text]
 
-    async def _ask(self, digest: str, hooks: Sequence[HookCommand]) -> str:
-        from crushpy.extensions.mcp.hub import add_consent, read_consents
-
-        sandbox, consents = self._workspace.jobs.confinement.sandbox, Paths().mcp / "accepted.json"
+    async def _ask(self, text: str, hooks: Sequence[HookCommand]) -> str:
+        sandbox, paths = self._workspace.jobs.confinement.sandbox, Paths()
         if not sandbox.on:
             return f"they need a sandbox, and there is none ({sandbox.why_not})"
-        if digest not in read_consents(consents):
+        if not has_consent(paths, "hooks", self._project, text):
             if not self._approvals.interactive:
                 return "they are new or have changed; to accept them, run `crushpy trust`"
+            before = find_consent(paths, "hooks", self._project)
+            changes = show_difference(before.definition if before else "", text)
             commands = [f"{hook.event}: {hook.command}" for hook in hooks]
             call = ToolCall(new_id(), "hooks", {"commands": commands})
             words = "Run this project's hooks?", "they are new or have changed", "run them", "don't run them"
-            if not await self._approvals.confirm(call, *words):
+            shown = Diff("hooks", changes, changes.count("\n+"), changes.count("\n-"))
+            if not await self._approvals.confirm(call, *words, preview=shown):
                 return "you declined them"
-            add_consent(consents, digest)
+            add_consent(paths, "hooks", self._project, text)
         return ""
 
     def describe(self) -> str:

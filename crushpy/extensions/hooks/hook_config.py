@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +20,7 @@ from crushpy.core.paths import PROJECT_HOOKS, Paths, private_dir
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import installed_plugins
+from crushpy.permissions.consents import add_consent, define, find_consent, show_difference
 from crushpy.sandbox.confinement import Unconfined
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.layers import load
@@ -30,10 +30,7 @@ EVENTS = (
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
     *("PostToolUseFailure", "Notification", "Stop", "SubagentStop", "PreCompact", "PostCompact"),
 )
-MAX_SCRIPT_BYTES = 1_000_000
-SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
 _NAMES = re.compile(r"[\w ,|-]*")
-_WORD = re.compile(r"[^\s=;|&()<>`\"']+")
 
 
 class HookCommand(msgspec.Struct, frozen=True):
@@ -91,6 +88,8 @@ class HookSetup(NamedTuple):
     """Why other hooks of the files are not used."""
     runner: Unconfined
     """Runs the user's own hooks."""
+    project: Path
+    """The project that the user has accepted hooks of: its root, or what a copy was made from."""
 
 
 def read_hooks(
@@ -137,44 +136,39 @@ def _hooks(groups: Any, own: Json, where: str, problems: list[str]) -> Iterator[
             yield msgspec.structs.replace(hook, **own, matcher=matcher, background=background)
 
 
-def hooks_digest(hooks: Iterable[HookCommand], root: Path) -> str:
-    """Identifies a project's hooks: their definitions, and the content of the project's files they name."""
-    digest = sha256()
+def hooks_text(hooks: Iterable[HookCommand], root: Path) -> str:
+    """A project's hooks as they are shown and accepted, with the scripts that they name."""
+    lines: list[str] = []
     for hook in hooks:
-        about = (hook.file.name, hook.event, hook.matcher, hook.condition, hook.command, hook.timeout)
-        digest.update(msgspec.json.encode(about))
-        for word in _WORD.findall(re.sub(r"\"?\$\{?CLAUDE_PROJECT_DIR\}?\"?/?", "", hook.command)):
-            with suppress(OSError):
-                if word.endswith(SCRIPTS) or os.access(root / word, os.X_OK):  # not what it writes
-                    digest.update((root / word).read_bytes()[:MAX_SCRIPT_BYTES])
-    return digest.hexdigest()[:16]
+        about = (hook.file.name, f"{hook.event} {hook.matcher}".strip(), hook.condition, hook.timeout)
+        lines += f"{' '.join(str(each) for each in about if each)}: {hook.command}".splitlines()
+    return define(lines, (hook.command for hook in hooks), root)
 
 
-def accept_hooks(paths: Paths, root: Path, *, only_list: bool = False) -> list[str]:
-    """Accepts the hooks of a project as they are now, and lists them."""
-    from crushpy.extensions.mcp.hub import add_consent
-
-    hooks = [hook for hook in read_hooks(paths, root)[0] if hook.project]
-    setup: list[HookCommand] = []
+def accept_hooks(
+    paths: Paths, root: Path, *, only_list: bool = False, how: str = "crushpy trust"
+) -> list[str]:
+    """Accepts the hooks and `worktree.setup` of a project as they are now, and lists them; those that were
+    accepted before and have changed as a difference."""
+    found = {"hooks": hooks_text([hook for hook in read_hooks(paths, root)[0] if hook.project], root)}
     with suppress(SettingsError):  # the next start reports it
         loaded = load(paths, root, trusted=True)
         if loaded.origins["worktree.setup"].startswith("project:"):
-            setup.append(setup_command(loaded.settings.worktree.setup))
-    for commands in (hooks, setup):
-        if commands and not only_list:
-            add_consent(paths.mcp / "accepted.json", hooks_digest(commands, root))
-    return [clean(f"hook {hook.event}: {one_line(hook.command)}") for hook in (*hooks, *setup)]
+            found["worktree.setup"] = setup_text(loaded.settings.worktree.setup, root)
+    lines: list[str] = []
+    for kind, text in ((kind, text) for kind, text in found.items() if text):
+        assert kind in ("hooks", "worktree.setup")
+        before = find_consent(paths, kind, os.path.realpath(root))
+        changed = show_difference(before.definition, text) if before else ""
+        lines += clean(f"{kind}:\n{changed or text}").splitlines()
+        if not only_list:
+            add_consent(paths, kind, os.path.realpath(root), text, how=how)
+    return lines
 
 
-def setup_command(command: str) -> HookCommand:
-    """`worktree.setup` of a project, which is accepted like its hooks."""
-    return HookCommand(command=command, event="worktree.setup", project=True)
-
-
-def is_accepted(paths: Paths, hooks: Iterable[HookCommand], root: Path) -> bool:
-    from crushpy.extensions.mcp.hub import read_consents
-
-    return hooks_digest(hooks, root) in read_consents(paths.mcp / "accepted.json")
+def setup_text(command: str, root: Path) -> str:
+    """`worktree.setup` of a project, as it is shown and accepted."""
+    return define(command.splitlines(), (command,), root)
 
 
 TOOL_NAMES = {

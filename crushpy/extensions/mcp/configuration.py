@@ -14,6 +14,7 @@ from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import MANIFESTS, MCP_FILES, is_inside
+from crushpy.permissions.consents import define
 from crushpy.security.sanitize import map_texts
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.shell.child_environment import is_secret_name
@@ -26,12 +27,23 @@ class ServerConfig(Data, frozen=True):
     name: str
     settings: McpServerSettings
     origin: Literal["user", "project", "editor"] = "user"
+    root: Path = Path()
+    """The project or plugin whose scripts it may start; not of a server of the user's."""
+    where: str = ""
+    """The project or plugin that the user's consent is about, as a real path; empty for the user's own."""
 
     @property
     def digest(self) -> str:
         """Identifies the exact definition, before variables are expanded."""
-        text = msgspec.json.encode((self.origin, self.settings), order="deterministic")
+        text = msgspec.json.encode((self.origin, self.where, self.settings), order="deterministic")
         return sha256(text).hexdigest()[:16]
+
+    @property
+    def definition(self) -> str:
+        """What the user accepts: all of the definition, and the scripts that it starts as they are now."""
+        one = self.settings
+        words = "\n".join((one.command, *one.args, *(one.env or {}).values()))
+        return define(self.describe(), (words,), self.root, one.cwd)
 
     @property
     def command_line(self) -> str:
@@ -55,13 +67,16 @@ def configured_servers(
     root: Path | None,
     plugins: Sequence[Path] = (),
     of_editor: Collection[str] = (),
+    original: Path = Path(),
 ) -> tuple[dict[str, ServerConfig], list[str]]:
     """The enabled servers by name, the user's first, and what is wrong with others. `root`: of a trusted
-    project. Those of `plugins` are treated like a project's. `of_editor`: names that an editor has added."""
+    project. Those of `plugins` are treated like a project's. `of_editor`: names that an editor has added.
+    `original`: the project that the user's consents are about."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
+    of_project = (root or original, os.path.realpath(original))
     entries = [
-        ServerConfig(name, setting, "editor" if name in of_editor else "user")
+        ServerConfig(name, setting, *(("editor", *of_project) if name in of_editor else ()))
         for name, setting in settings.items()
     ]
     files: list[tuple[Path, Path | None]] = [(root / PROJECT_FILE, None)] if root is not None else []
@@ -69,7 +84,8 @@ def configured_servers(
     for file, plugin in files:
         try:
             read = read_project_file(file, problems, plugin)
-            entries += [ServerConfig(name, fields, "project") for name, fields in read.items()]
+            of_whom = (plugin, os.path.realpath(plugin)) if plugin else of_project
+            entries += [ServerConfig(name, fields, "project", *of_whom) for name, fields in read.items()]
         except SettingsError as error:
             problems.append(str(error))
     for config in entries:

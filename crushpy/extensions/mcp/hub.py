@@ -4,8 +4,9 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +17,14 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.mcp_names import MCP_PREFIX, mcp_tool_name
 from crushpy.core.messages import Diff, Image, Json
+from crushpy.core.paths import Paths
 from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.login_index import wants_login
 from crushpy.extensions.mcp.mcp_process import Heard, McpError, McpProcess, login_needed
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec, Verb
-from crushpy.security.private_files import read_stored, update_stored
+from crushpy.permissions.consents import Kind, add_consent, find_consent, has_consent, show_difference
+from crushpy.security.private_files import read_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
@@ -38,8 +41,6 @@ from crushpy.util.spawn import spawn
 SEARCH_WAIT_S = 10.0
 """How long a search of several servers waits for those whose tools are not known yet."""
 MAX_PROBLEMS = 50
-CONSENTS_FILE = "accepted.json"
-"""The hashes of the commands of projects that the user has accepted."""
 
 Confine = Callable[[McpServerSettings], Sequence[str]]
 """The sandbox to run a server in, and its options. Raises ToolError if there is none."""
@@ -76,17 +77,16 @@ class McpHub:
         self,
         configs: Mapping[str, ServerConfig],
         cwd: Path,
-        folder: Path,
+        paths: Paths,
         confine: Confine,
         *,
         private_hosts: bool,
         elicit: Elicit,
     ) -> None:
-        """`folder`: for what is known of the servers, and what the user has accepted."""
-        known = read_stored(folder / KNOWN_FILE, dict[str, KnownServer]) or {}
+        known = read_stored(paths.mcp / KNOWN_FILE, dict[str, KnownServer]) or {}
         self.servers = {name: Server(config, known.get(name)) for name, config in configs.items()}
         self.elicit = elicit
-        self._cwd, self._folder = cwd, folder
+        self._cwd, self._paths = cwd, paths
         self._confine = confine
         self._private_hosts = private_hosts
 
@@ -247,24 +247,26 @@ class McpHub:
             cwd = str(self._cwd / Path(settings.cwd).expanduser())
             environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
             fields |= {"wrapper": tuple(wrapper), "cwd": cwd, "env": environment}
-        fields |= {"client_secret": secret, "private_hosts": self._private_hosts, "locks": str(self._folder)}
+        fields |= {
+            "client_secret": secret,
+            "private_hosts": self._private_hosts,
+            "locks": str(self._paths.mcp),
+        }
         return ServerSpec(**fields)
 
     def _learn(self, one: Server, data: Json) -> None:
-        """Stores what a server offers, beside the definitions that the user has accepted."""
+        """Stores what a server offers. The user accepts the tools that it has when it is first used."""
         config = one.config
         tools, problems = definitions.read_definitions(
             config.name, data.get("tools") or (), config.settings.tools
         )
         one.problems = problems[:MAX_PROBLEMS]
-        accepted = one.known.accepted if one.known else {tool.name: tool for tool in tools}
+        if find_consent(self._paths, "mcp tools", config.where, config.name) is None:
+            self._accept(one, tools)
         lists = (tuple(encodable(data.get(kind) or [])) for kind in ("prompts", "resources"))
-        one.known = KnownServer(config.digest, str(data.get("protocol", "")), tools, accepted, *lists)
-        self._store(one)
-
-    def _store(self, one: Server) -> None:
+        one.known = KnownServer(config.digest, str(data.get("protocol", "")), tools, *lists)
         with suppress(OSError):  # then the next start asks the server again
-            definitions.store_known(self._folder / KNOWN_FILE, one.config.name, one.known)
+            definitions.store_known(self._paths.mcp / KNOWN_FILE, config.name, one.known)
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
         name = one.config.name
@@ -283,39 +285,47 @@ class McpHub:
 
     def needs_consent(self, one: Server) -> bool:
         """Whether the user has to accept the command of a project's or an editor's server first."""
-        accepted = read_consents(self._folder / CONSENTS_FILE)
-        return one.config.origin != "user" and one.config.digest not in accepted
+        config = one.config
+        return config.origin != "user" and not has_consent(
+            self._paths, "mcp server", config.where, config.definition, config.name
+        )
 
     def _consent(self, one: Server) -> ConsentNeeded:
-        config = one.config
+        config, text = one.config, one.config.definition
+        about: tuple[Kind, str] = "mcp server", config.where
+        before = find_consent(self._paths, *about, config.name)
         whose = "The editor" if config.origin == "editor" else "The project's .mcp.json"
-        what = f"{whose} starts the MCP server {config.name}"
-        lines = config.describe()
-        shown = "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
-        return _consent_needed(
-            one, what, shown, lambda: add_consent(self._folder / CONSENTS_FILE, config.digest)
-        )
+        changed = ", which has changed since you accepted it" if before else ""
+        what = f"{whose} starts the MCP server {config.name}{changed}"
+        shown = show_difference(before.definition if before else "", text)
+        accept = partial(add_consent, self._paths, *about, text, config.name)
+        return _consent_needed(one, what, shown, accept)
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
-        assert one.known is not None
-        known = one.known
-        changed = [each for each in known.tools if known.accepted.get(each.name, each) != each]
-        if tool.name not in known.accepted:
+        accepted = self._accepted_tools(one)
+        changed = [each for each in one.tools if accepted.get(each.name, each) != each]
+        if tool.name not in accepted:
             self._accept(one, [tool])
         if tool not in changed:
             return
         name = one.config.name
         what = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
         reason = f"The MCP server {name} has changed {what} since you accepted its tools"
-        shown = definitions.definition_diff(name, known.accepted, changed)
+        shown = definitions.definition_diff(name, accepted, changed)
         raise _consent_needed(one, reason, shown, lambda: self._accept(one, changed))
 
-    def _accept(self, one: Server, tools: Sequence[ToolDefinition]) -> None:
-        assert one.known is not None
-        accepted = {**one.known.accepted, **{tool.name: tool for tool in tools}}
-        one.known = msgspec.structs.replace(one.known, accepted=accepted)
-        self._store(one)
+    def _accepted_tools(self, one: Server) -> dict[str, ToolDefinition]:
+        """By name. They are kept apart for each project: another one's server may have the same name."""
+        consent = find_consent(self._paths, "mcp tools", one.config.where, one.config.name)
+        if consent is None:
+            return {}
+        return msgspec.json.decode(consent.definition, type=dict[str, ToolDefinition])
+
+    def _accept(self, one: Server, tools: Iterable[ToolDefinition]) -> None:
+        accepted = self._accepted_tools(one) | {tool.name: tool for tool in tools}
+        text = msgspec.json.encode(accepted).decode()
+        add_consent(self._paths, "mcp tools", one.config.where, text, one.config.name)
 
     async def _answer(self, one: Server, question: Json) -> None:
         try:
@@ -330,14 +340,6 @@ def _consent_needed(one: Server, reason: str, diff: str, accept: Callable[[], No
     name = f"{MCP_PREFIX}{one.config.name}"
     shown = Diff(name, diff, diff.count("\n+"), diff.count("\n-"))
     return ConsentNeeded(Access(name, "none", writes=True, reason=one_line(reason)), shown, accept)
-
-
-def read_consents(file: Path) -> frozenset[str]:
-    return frozenset(read_stored(file, list[str]) or ())
-
-
-def add_consent(file: Path, digest: str) -> None:
-    update_stored(file, list[str], lambda known: sorted({*known, digest}))
 
 
 def to_outcome(server: str, data: Json, context: CallContext) -> Outcome:

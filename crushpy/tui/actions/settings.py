@@ -98,8 +98,8 @@ class SettingsCommands(CommandGroup):
         self.say(f"{one_line(str(root))} provides\n" + "\n".join(lines))
         choices = [Choice("yes", "Trust it: use what it brings"), Choice("no", "Cancel")]
         if await self.choose("Trust This Project", choices) == "yes":
-            add_trusted(Paths(), root)
-            accept_hooks(Paths(), root)
+            add_trusted(Paths(), root, "/trust")
+            accept_hooks(Paths(), root, how="/trust")
             self.say(f"Trusted: {root}. What it brings is used from the next start.")
 
 
