@@ -92,6 +92,7 @@ async def open_conversation(
     environment: ProjectEnvironment, options: StartOptions, additions: HostAdditions | None = None
 ) -> Conversation:
     """Opens a new or a stored conversation. A new one is stored with its first prompt."""
+    put_aside = [] if options.read_only else await _recover_guarded(environment)
     store = environment.store()
     store.open_in_background()
     loaded = await _load_stored(environment, options, store)
@@ -106,6 +107,8 @@ async def open_conversation(
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
+    for text in put_aside:
+        runtime.events(Notice(f"crushpy was killed while a command was running: {text}", "warning"))
     for name in options.add_dir:
         await conversation.files.add_folder(name)
     if not options.read_only and any_unfinished(environment.paths.undo):
@@ -116,6 +119,15 @@ async def open_conversation(
         for text in await asyncio.to_thread(lambda: list(recover_worktrees(environment.paths.worktrees))):
             runtime.events(Notice(text, "warning"))
     return conversation
+
+
+async def _recover_guarded(environment: ProjectEnvironment) -> list[str]:
+    """Puts aside what commands of a killed process left, before anything of the project runs."""
+    if not any(environment.paths.sandboxes.glob("*.guarded")):
+        return []
+    from crushpy.sandbox.killed_commands import recover_guarded
+
+    return await asyncio.to_thread(lambda: list(recover_guarded(environment.paths, environment.cwd)))
 
 
 def _new_instructions(file: Path, info: SessionInfo) -> list[str]:

@@ -19,6 +19,7 @@ from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
 from crushpy.sandbox.filesystem_view import TMP, VAR_TMP, FilesystemView, PrivateTmp, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
+from crushpy.sandbox.killed_commands import RecordFile
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
 from crushpy.sandbox.protected_files import IN_BACKGROUND, ProtectedFiles
 from crushpy.sandbox.repository import is_git_folder
@@ -156,6 +157,7 @@ class Bubblewrap(Unconfined):
         self._limits = limits or ResourceLimits()
         self._private = PrivateTmp(folder)
         self._files = ProtectedFiles(config.workspace, config.home, config.aside, config.own_folders)
+        self._record = RecordFile(folder, self._files)
         self._was_git_busy = False
         """Whether any of the commands that were left running may change the repository."""
         self._view = FilesystemView(config, self._private, self._files)
@@ -253,11 +255,23 @@ class Bubblewrap(Unconfined):
         is_locked = busy and not git_busy and self.sandbox.has_mounts
         self._was_busy, self._was_git_busy = True, git_busy or needs.git  # until it was checked
         locked = map(str, self._files.existing()) if is_locked else restored
-        return self._files.begin(busy=busy, locked=locked, write=needs.write)
+        messages = self._files.begin(busy=busy, locked=locked, write=needs.write)
+        self._keep(needs)
+        return messages
+
+    def _keep(self, needs: Privileges) -> None:
+        """Keeps the record of what running commands may not change."""
+        running = [known for known, supervisor in self._started if supervisor.busy]
+        allowed = Privileges.union((needs, *running))
+        self._record.keep(git=allowed.git, granted=allowed.write)
 
     def check(self, needs: Privileges) -> list[str]:
         messages = self._files.check(git=needs.git or self._is_busy(git=True), granted=needs.write)
         self._was_busy, self._was_git_busy = self._is_busy(), self._is_busy(git=True)
+        if self._was_busy:
+            self._keep(Privileges())
+        else:
+            self._record.drop()
         proxy = None if needs.network else self._proxies.get(needs.hosts)
         return messages if proxy is None else [*messages, *proxy.take_refusals()]
 
@@ -304,6 +318,7 @@ class Bubblewrap(Unconfined):
         survivors = await super().close(grace)
         if was_busy:
             self._files.begin(busy=True)
+        self._record.drop()
         for proxy in self._proxies.values():
             await proxy.close()
         await asyncio.to_thread(self._private.remove)

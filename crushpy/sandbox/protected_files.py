@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from crushpy.core.ids import new_id
-from crushpy.core.messages import counted
+from crushpy.core.messages import Data, counted
 from crushpy.core.own_code import is_in_folder, own_code, startup_modules
 from crushpy.core.paths import CODE_FILES, CODE_FOLDERS, GUARDED_NAMES, private_dir
 from crushpy.sandbox import repository as host_git
@@ -260,6 +260,20 @@ class _Change(NamedTuple):
         return "created" if self.before.kind == "missing" else "changed"
 
 
+class GuardRecord(Data, frozen=True):
+    """What is guarded while a command runs. Paths need not be valid Unicode."""
+
+    workspace: bytes
+    folders: tuple[bytes, ...]
+    """The workspace, and others that commands were allowed to change."""
+    paths: tuple[tuple[bytes, host_git.Role, PathState], ...]
+    drivers: tuple[bytes, ...]
+    commits: dict[bytes, host_git.Commits]
+    git: bool
+    """The command may change the repository itself."""
+    granted: tuple[bytes, ...]
+
+
 class ProtectedFiles:
     """The protected paths of one workspace, and how they were when a command began."""
 
@@ -326,6 +340,31 @@ class ProtectedFiles:
     def report(self, how: str = "by the command") -> list[str]:
         """Messages about what a command without a sandbox changed; nothing is put back."""
         return self.check(git=True, reported=get_args(host_git.Role), how=how)
+
+    def record(self, *, git: bool, granted: Iterable[str]) -> GuardRecord | None:
+        """What a command may not change, for `recover`; None before the first command."""
+        if (before := self._before) is None:
+            return None
+        return GuardRecord(
+            os.fsencode(self._workspace),
+            tuple(map(os.fsencode, self._indexes)),
+            tuple((os.fsencode(path), before.roles[path], state) for path, state in before.states.items()),
+            tuple(before.drivers),
+            {os.fsencode(folder): commits for folder, commits in before.commits.items()},
+            git,
+            tuple(map(os.fsencode, granted)),
+        )
+
+    def recover(self, record: GuardRecord, how: str) -> list[str]:
+        """Puts aside what has changed since a record was made; returns messages about it."""
+        for folder in map(os.fsdecode, record.folders):
+            self._indexes.setdefault(folder, _FolderIndex(folder, self._own_folders))
+        self._before = before = self._look()
+        before.roles = {os.fsdecode(path): role for path, role, _ in record.paths}
+        before.states = {os.fsdecode(path): state for path, _, state in record.paths}
+        before.drivers = record.drivers
+        before.commits = {os.fsdecode(folder): commits for folder, commits in record.commits.items()}
+        return self.check(git=record.git, granted=tuple(map(os.fsdecode, record.granted)), how=how)
 
     # --- looking ------------------------------------------------------------------------------------------
 
