@@ -76,7 +76,9 @@ def configured_servers(
     problems: list[str] = []
     of_project = (root or original, os.path.realpath(original))
     entries = [
-        ServerConfig(name, setting, *(("editor", *of_project) if name in of_editor else ()))
+        ServerConfig(name, setting, "editor", *of_project)
+        if name in of_editor
+        else ServerConfig(name, setting)
         for name, setting in settings.items()
     ]
     files: list[tuple[Path, Path | None]] = [(root / PROJECT_FILE, None)] if root is not None else []
