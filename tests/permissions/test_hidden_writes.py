@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import crushpy.tools.registry  # noqa: F401 - declares the tools
 from crushpy.core.access import Access, Mode, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext
 from crushpy.permissions.rules import RuleSet, in_mode
+from crushpy.tools.registry import tool_table
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def judge(
 ) -> Decision:
     guard = ExecutionContext(sandbox="bubblewrap", auto_allow=auto_allow, opened=opened)
     access = Access("bash", "command", command, writes=True, needs=needs or Privileges())
-    rules = in_mode(mode, RuleSet.from_strings(allow))
+    rules = in_mode(mode, RuleSet.from_strings(allow, tools=tool_table()))
     return decide((access,), rules, project, yolo=True, guard=guard)
 
 
@@ -96,6 +96,6 @@ def test_approved_call_of_the_write_tool_is_not_affected(project: Path) -> None:
     access = Access("write", "path", str(Path.home() / ".ssh" / "config"), writes=True)
     guard = ExecutionContext(sandbox="bubblewrap")
     assert decide((access,), RuleSet(), project, guard=guard).verdict == "ask"
-    allowed = RuleSet.from_strings(("write(~/.ssh/config)",))
+    allowed = RuleSet.from_strings(("write(~/.ssh/config)",), tools=tool_table())
     assert decide((access,), allowed, project, guard=guard).verdict == "allow"
     assert decide((access,), RuleSet(), project, yolo=True, guard=guard).verdict == "allow"
