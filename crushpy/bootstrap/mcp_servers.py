@@ -39,10 +39,11 @@ class McpServers:
         self.problems: list[str] = []
         """What is wrong with the configuration."""
         root = environment.root
+        self._own = {} if environment.copy else environment.settings.mcp
         if (environment.trusted and (root / PROJECT_FILE).exists()) or environment.paths.plugins.is_dir():
             self.names: Sequence[str] = list(self.configs())
         else:
-            self.names = [name for name, server in environment.settings.mcp.items() if server.enabled]
+            self.names = [name for name, server in self._own.items() if server.enabled]
 
     def configs(self) -> "dict[str, ServerConfig]":
         from crushpy.extensions.mcp.configuration import configured_servers
@@ -51,7 +52,7 @@ class McpServers:
             root = self._environment.root if self._environment.trusted else None
             plugins = [place.folder for place in self._environment.extensions.places if place.plugin]
             self._configs, self.problems = configured_servers(
-                self._environment.settings.mcp,
+                self._own,
                 root,
                 plugins,
                 self._environment.editor_servers,

@@ -256,7 +256,7 @@ class _Opening(msgspec.Struct, frozen=True):
         )
 
     def _rules(self, folders: ConversationFolders) -> RuleSet:
-        environment, permissions = self.environment, self.environment.settings.permissions
+        environment = self.environment
         readable = [f"view({escaped(str(folders.outputs))}/**)"]
         readable += [
             f"{tool}({escaped(str(folders.private))}*/**)" for tool in ("view", "ls", "glob", "grep")
@@ -264,12 +264,7 @@ class _Opening(msgspec.Struct, frozen=True):
         added = map(os.path.realpath, environment.extensions.readable_folders())
         readable += [f"view({escaped(folder)}/**)" for folder in added]
         table = {**tool_table(), **{tool.name: tool.access for tool in self.additions.tools}}
-        rules = RuleSet.from_strings(
-            allow=(*permissions.allow, *readable, *environment.granted_hosts()),
-            ask=permissions.ask,
-            deny=permissions.deny,
-            tools=table,
-        )
+        rules = environment.rules(table, readable)
         rules = msgspec.structs.replace(rules, confined=NOT_ACCEPTED if environment.copy else "")
         return rules.grant(*RuleSet.from_strings(self.options.allow, tools=table).allow)
 
@@ -286,7 +281,8 @@ class _Opening(msgspec.Struct, frozen=True):
         from crushpy.sandbox.confinement import Unconfined
 
         root = environment.root if environment.trusted else None
-        found = read_hooks(environment.paths, root, environment.settings.hooks)
+        plugins = not environment.copy
+        found = read_hooks(environment.paths, root, environment.settings.hooks, plugins=plugins)
         setup = HookSetup(*found, Unconfined(), environment.original)
         if setup.commands:
             setup.runner.supervisor(Privileges())

@@ -2,13 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.bootstrap.user_extensions import UserExtensions
-from crushpy.core.access import Privileges
+from crushpy.core.access import Privileges, ToolTable
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.paths import Paths, private_dir, project_dir, project_root
@@ -17,6 +17,7 @@ from crushpy.core.templates import TemplateProblem, Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.consents import has_consent
 from crushpy.permissions.decision import ExecutionContext
+from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import find_original, is_trusted
 from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
@@ -89,15 +90,18 @@ class ProjectEnvironment:
         *,
         logs: bool = True,
         copy: bool = False,
+        accepted: Sequence[str] = (),
         editor_servers: tuple[str, ...] = (),
     ) -> None:
-        """`logs`: to a file of our own. `copy`: what it brings may be that of a trusted project.
+        """`logs`: to a file of our own. `copy`: the folder is that of a fleet's task, and what it brings may
+        be that of a trusted project; `accepted`: what its worker lets such tasks do outside.
         `editor_servers`: MCP servers in `flags` that an editor has added: the user is asked about them."""
         self.paths = Paths()
         user_files(self.paths)  # raises if there is no home folder
         if logs:
             start_logging(self.paths)
         self.cwd, self.copy, self.editor_servers = cwd, copy, editor_servers
+        self._accepted = accepted
         self.root = project_root(cwd)
         found = find_original(self.paths, self.root) if copy else self.root
         self.original = found or self.root
@@ -105,7 +109,7 @@ class ProjectEnvironment:
         self.trusted = found is not None and is_trusted(self.paths, found)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
-        self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)
+        self.extensions = UserExtensions(self.paths, self.root if self.trusted else None, own=not copy)
         self.templates = self.find_templates()
 
     @property
@@ -133,7 +137,7 @@ class ProjectEnvironment:
         )
 
     def _writable_folders(self) -> tuple[str, ...]:
-        if not self.settings.sandbox.write:
+        if not self.settings.sandbox.write or self.copy:
             return ()
         from crushpy.sandbox.filesystem_view import writable_folders
 
@@ -146,11 +150,16 @@ class ProjectEnvironment:
         chosen = self.settings.sandbox
         return tuple(os.path.realpath(Path(place).expanduser()) for place in (*chosen.read, *chosen.write))
 
-    def granted_hosts(self) -> tuple[str, ...]:
-        """The hosts of the settings as rules, so that invalid ones are reported."""
-        return tuple(
-            "network" if host == "*" else f"network({host})" for host in self.settings.sandbox.network
-        )
+    def rules(self, tools: ToolTable, allow: Iterable[str] = ()) -> RuleSet:
+        """The rules of the settings, with their owners, and `allow`, which is the user's. What the settings
+        of a worker allow does not count for a fleet's task, only what the worker was started with."""
+        settings, hosts = self.settings.permissions, self.settings.sandbox.network
+        network = ("network" if host == "*" else f"network({host})" for host in hosts)
+        allowed = self._accepted if self.copy else (*settings.allow, *network)
+        rules = RuleSet.from_strings((*allowed, *allow), settings.ask, settings.deny, tools)
+        of_project = {each.rule for each in self.loaded.rules if each.origin.startswith("project: ")}
+        of_user = {each.rule for each in self.loaded.rules if not each.origin.startswith("project: ")}
+        return rules.owned_by_project(of_project - of_user)
 
     def worktree_setup(self, folder: Path) -> tuple[str, Privileges]:
         """The command that prepares the worktree `folder`. Raises UsageError if it is the project's, and the

@@ -25,10 +25,11 @@ _LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
 
 
 class UserExtensions(Skills):
-    """`root`: of the project, if it is trusted. Files are read each time they are asked for."""
+    """`root`: of the project, if it is trusted. `own`: whether the user's and the plugins' are used as well.
+    Files are read each time they are asked for."""
 
-    def __init__(self, paths: Paths, root: Path | None) -> None:
-        self._paths, self._root = paths, root
+    def __init__(self, paths: Paths, root: Path | None, *, own: bool = True) -> None:
+        self._paths, self._root, self._own = paths, root, own
 
     @cached_property
     def _kinds(self) -> frozenset[FileKind]:
@@ -44,7 +45,8 @@ class UserExtensions(Skills):
     def places(self) -> "tuple[Place, ...]":
         from crushpy.extensions.discovery import extension_places
 
-        return extension_places(self._paths, self._root)
+        found = extension_places(self._paths, self._root)
+        return found if self._own else tuple(place for place in found if place.origin == "project")
 
     def find(self, kind: FileKind) -> "list[Extension]":
         """Every file of a kind, loaded or refused."""

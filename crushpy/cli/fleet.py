@@ -319,6 +319,10 @@ def worker_command(
     grace: Annotated[
         float, option("--grace", "For running tasks after SIGTERM or `drain`.", metavar="SECONDS", min=0)
     ] = 600.0,
+    accept: Annotated[
+        list[str] | None,
+        option("--accept", "Let tasks do this outside their checkouts.", metavar="RULE"),
+    ] = None,
     accept_yolo: Annotated[
         bool, option("--accept-yolo", "Let lists with --yolo run so here as well.")
     ] = False,
@@ -326,12 +330,14 @@ def worker_command(
 ) -> "Coroutine[None, None, None]":
     """Run tasks of a fleet, each in a process of its own, until SIGTERM.
 
-    Rules of this user's settings are a ceiling for every task; keys of models are this machine's.
+    Deny and ask rules of this user's settings hold for every task; keys of models are this machine's.
     """
     from crushpy.fleet.job_queue import require_extra
     from crushpy.fleet.task_process import WorkerOptions, start_forks
     from crushpy.fleet.worker_process import Worker
 
     require_extra()
-    options = WorkerOptions(slots, tuple(label or ()), once, grace, accept_yolo, no_sandbox)
+    options = WorkerOptions(
+        slots, tuple(label or ()), once, grace, accept_yolo, no_sandbox, tuple(accept or ())
+    )
     return Worker(options, print_note, start_forks()).run()

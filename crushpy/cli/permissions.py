@@ -68,20 +68,18 @@ def test_command(
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
     from crushpy.permissions.decide import decide
-    from crushpy.permissions.rules import RuleSet, in_mode
+    from crushpy.permissions.rules import in_mode
     from crushpy.tools.registry import tool_table
 
     cwd, project = working_folder(), environment_here()
     for warning in project.loaded.warnings:
         print_warning(warning)
-    settings = project.settings.permissions
-    allowed = (*settings.allow, *(allow or ()), *project.granted_hosts())
-    rules = RuleSet.from_strings(allowed, settings.ask, settings.deny, tools=tool_table())
-    rules = in_mode(mode or settings.mode, rules)
+    rules = in_mode(mode or project.settings.permissions.mode, project.rules(tool_table(), allow or ()))
     decision = decide([_describe_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=project.guard())
     lines = [f"{decision.verdict}: {clean(decision.reason)}"]
+    lines += [f"  owner of the rule: {decision.owner}"] if decision.owner else []
     lines += [f"  --allow {shlex.quote(clean(rule))}" for rule in decision.suggested]
-    fields = ("verdict", "reason", "suggested")
+    fields = ("verdict", "reason", "suggested", "owner")
     print_either(as_json, {name: getattr(decision, name) for name in fields}, lines)
     raise typer.Exit(EXIT_CODES[decision.verdict])
 

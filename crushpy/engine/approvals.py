@@ -283,7 +283,8 @@ class Approvals:
         """A hook may make the decision stricter. Its consent counts unless a rule of the user's asks."""
         verdict, before = hooked.decision, decision.verdict
         asks = [part for part in decision.parts if part.verdict == "ask"]
-        consents = verdict == "allow" and not any(part.even_yolo or part.by == "rule" for part in asks)
+        held = (part.even_yolo or part.by == "rule" or (hooked.foreign and part.outside) for part in asks)
+        consents = verdict == "allow" and not any(held)
         stricter = verdict == "deny" or (verdict == "ask" and not self.yolo)
         if not verdict or before in ("deny", verdict) or not (consents or stricter):
             return decision

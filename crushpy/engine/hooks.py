@@ -43,6 +43,8 @@ class HookReply(Data, frozen=True):
     """Facts to carry over a boundary."""
     stop: str = ""
     """Why the turn must end; empty if it need not."""
+    foreign: bool = False
+    """The decision is not by a hook of the user's own: it allows nothing outside the workspace."""
 
 
 NO_REPLY = HookReply()
@@ -59,6 +61,7 @@ def merge_replies(replies: Sequence[HookReply]) -> HookReply:
         next((reply.args for reply in reversed(replies) if reply.args is not None), None),
         tuple(line for reply in replies for line in reply.evidence),
         next((reply.stop for reply in replies if reply.stop), ""),
+        all(reply.foreign for reply in replies if reply.decision == decision),
     )
 
 

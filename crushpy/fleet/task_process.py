@@ -61,6 +61,8 @@ class WorkerOptions(Data, frozen=True):
     grace_s: float = 600.0
     accept_yolo: bool = False
     no_sandbox: bool = False
+    accept: tuple[str, ...] = ()
+    """Rules for what tasks may do outside their checkouts."""
 
 
 class TaskOrder(Data, frozen=True):
@@ -201,7 +203,7 @@ class TaskRun:
             session=order.root_id, read_only=True, allow=given.allow, mode=given.mode, yolo=yolo
         )
         flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.options.no_sandbox else {})
-        environment = ProjectEnvironment(cwd, flags, copy=True)
+        environment = ProjectEnvironment(cwd, flags, copy=True, accepted=order.options.accept)
         additions = HostAdditions(answers=True, origin="fleet")
         conversation = await open_conversation(environment, options, additions)
         self._store = conversation.tasks.store

@@ -25,7 +25,9 @@ from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, dispatch, queue_names
 from crushpy.fleet.task_process import POLL_S, TaskOrder, WorkerOptions
 from crushpy.llm.errors import ModelError
 from crushpy.llm.provider_factory import find_endpoint
+from crushpy.permissions.rules import RuleSet
 from crushpy.storage.fleet_store import FleetTask, FleetWorker
+from crushpy.tools.registry import tool_table
 from crushpy.util.spawn import spawn
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Worker:
             raise UsageError(f"A worker has at most {MAX_LABELS} labels.", "Leave some out.")
         if (wrong := find_wrong_label(options.labels)) is not None:
             raise UsageError(f"--label {wrong!r} is not KEY=VALUE.", "For example: --label gpu=yes")
+        RuleSet.from_strings(options.accept, tools=tool_table())  # raises if one is invalid
         guard = self._environment.guard()
         if not guard.sandbox and not options.no_sandbox:
             why = guard.why_not or "sandbox.mode is off"
@@ -85,6 +88,8 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._draining.set)
             self._say(f"Worker {self.me.name}: crushpy {self.me.version}, {counted(self.me.slots, 'slot')}")
+            accepted = ", ".join(self._options.accept) or "nothing"
+            self._say(f"Outside their checkouts, tasks may use: {accepted} (--accept)")
             helpers = [spawn(self._poll()), spawn(self._clean_up())]
             try:
                 await self._work()

@@ -34,6 +34,8 @@ class Decision(Data, frozen=True):
     """Who says so; empty if no rule applies."""
     outside: bool = False
     """It is about something outside the workspace."""
+    owner: str = ""
+    """Whose the rule that decided is; empty if none did."""
 
 
 class ExecutionContext(Data, frozen=True):
@@ -142,7 +144,8 @@ def strictest(
 def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
     words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
     source = f" of {rule.origin}" if rule.origin else ""
-    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about, by="rule")
+    reason = f"{words[verdict]} the rule {rule}{source}"
+    return Decision(verdict, reason, about=about, by="rule", owner=rule.owner)
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
@@ -159,9 +162,14 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
         suggested = [rule for part in found for rule in part.suggested]
         complete = verdict == "ask" and all(part.suggested for part in found)
         rules = tuple(dict.fromkeys(suggested)) if complete else ()
-        return Decision(verdict, _join_reasons(found), rules, parts=shown_parts, needs=needs)
+        reason = _join_reasons(found)
+        return Decision(verdict, reason, rules, parts=shown_parts, needs=needs, owner=_owners(found))
     reason = "yolo: no rule denies it" if yolo else _join_reasons(parts) or "it touches nothing"
-    return Decision("allow", reason, parts=shown_parts, needs=needs)
+    return Decision("allow", reason, parts=shown_parts, needs=needs, owner="" if yolo else _owners(parts))
+
+
+def _owners(parts: Iterable[Decision]) -> str:
+    return ", ".join(dict.fromkeys(part.owner for part in parts if part.owner))
 
 
 def _join_reasons(parts: Sequence[Decision]) -> str:

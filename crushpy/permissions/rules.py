@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -64,6 +64,11 @@ _MCP_TOOL = ToolAccess("none", writes=True)
 _HOST = re.compile(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\]?)")
 
 
+Owner = Literal["user", "project", "submitter"]
+"""The user: settings, flags, arguments of an SDK caller, answers. Foreign: a project's settings, and what the
+submitter of a fleet's list sends and answers."""
+
+
 class Rule(Data, frozen=True):
     """One rule. Without a pattern it applies to every call of its tool."""
 
@@ -71,11 +76,15 @@ class Rule(Data, frozen=True):
     pattern: str = ""
     origin: str = ""
     """The mode that added the rule; empty if it comes from the settings."""
-    foreign: bool = False
-    """True if it is not from this machine's user: an allow rule then counts only inside the workspace."""
+    owner: Owner = "user"
+    """Whose it is. Those that are not the user's are foreign: they allow nothing outside the workspace."""
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
+
+    @property
+    def foreign(self) -> bool:
+        return self.owner != "user"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -166,8 +175,20 @@ class RuleSet(Data, frozen=True):
 
     def grant(self, *rules: Rule) -> "RuleSet":
         """Adds allow rules of whoever starts the conversation and answers its questions."""
-        granted = (msgspec.structs.replace(rule, foreign=bool(self.confined)) for rule in rules)
+        owner: Owner = "submitter" if self.confined else "user"
+        granted = (msgspec.structs.replace(rule, owner=owner) for rule in rules)
         return msgspec.structs.replace(self, allow=(*self.allow, *granted))
+
+    def owned_by_project(self, rules: Collection[str]) -> "RuleSet":
+        """With a project's settings as the owner of its `rules`, which can only tighten."""
+        ask, deny = (
+            tuple(
+                msgspec.structs.replace(rule, owner="project") if str(rule) in rules else rule
+                for rule in group
+            )
+            for group in (self.ask, self.deny)
+        )
+        return msgspec.structs.replace(self, ask=ask, deny=deny)
 
 
 def parse_allow(text: str, tools: ToolTable) -> Rule:

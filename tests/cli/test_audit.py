@@ -51,6 +51,7 @@ def test_every_decision_is_recorded_with_its_parts_who_and_when(cli: Cli, told: 
     assert touch["sandbox"]
     assert touch["call_id"] == "c2"
     assert (write["verdict"], write["reason"]) == ("allowed", "allowed by the rule write(*.txt)")
+    assert write["owner"] == write["parts"][0]["owner"] == "user"
     assert "sandbox" not in write
     assert all(entry["user"] and entry["at"] and entry["mode"] == "ask" for entry in (look, touch, write))
 

@@ -126,6 +126,17 @@ def test_a_trial_can_be_read_by_a_program(cli: Cli, config: Path) -> None:
     found = json.loads(done.stdout)
     assert found["verdict"] == "ask"
     assert found["suggested"] == ["bash(npm i)"]
+    assert found["owner"] == ""
+    done = cli("permissions", "test", "bash", "npm i", "--allow", "bash(npm i)")
+    assert "owner of the rule: user\n" in done.stdout
+
+
+def test_rule_of_a_project_is_named_as_such(cli: Cli, workspace: Path) -> None:
+    (workspace / ".crushpy").mkdir()
+    (workspace / ".crushpy" / "config.toml").write_text('[permissions]\ndeny = ["write(a.py)"]\n')
+    cli("trust")
+    done = cli("permissions", "test", "write", "a.py", "--yolo")
+    assert done.returncode == 1 and "owner of the rule: project\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,20 @@ def test_hooks_of_an_untrusted_project_do_not_run(
     assert done.code == 0 and not (workspace / "ran").exists()
 
 
+def test_hook_of_a_plugin_allows_nothing_outside_the_workspace(
+    run: Run, llm: ScriptedLLM, tmp_path: Path, cli: Cli, workspace: Path
+) -> None:
+    plugin = tmp_path / "plug"
+    configure(plugin / "hooks" / "hooks.json", {"PreToolUse": ("Write", decides("allow"))})
+    (plugin / "plugin.json").write_text('{"name": "plug"}')
+    assert cli("plugins", "add", str(plugin)).returncode == 0
+    outside = tmp_path / "outside"
+    for path in (workspace / "inside", outside):
+        llm.script(Reply(calls=[Call("write", {"file_path": str(path), "content": "x"})]), "Done.")
+        assert run("do it").code == (3 if path == outside else 0)
+    assert (workspace / "inside").exists() and not outside.exists()
+
+
 @needs_sandbox
 def test_trust_accepts_a_projects_hooks_as_they_are(
     run: Run, llm: ScriptedLLM, project: Path, workspace: Path, cli: Cli

@@ -65,6 +65,10 @@ class Worker:
     def finish(self, state: str = "done") -> None:
         until(lambda: self.fleet.query("SELECT state FROM listed_task") == [(state,)], f"it is {state}")
 
+    @property
+    def requests(self) -> Sequence[Any]:
+        return self._llm.requests
+
     def results(self) -> list[str]:
         messages = self._llm.requests[-1].body["messages"]
         return [str(message["content"]) for message in messages if message["role"] == "tool"]
@@ -187,14 +191,24 @@ def test_a_forged_id_of_the_conversation_names_no_folder_of_the_worker(worker: W
     )
 
 
-def test_servers_of_the_workers_user_need_a_rule_of_that_user(worker: Worker) -> None:
-    call = Call("mcp", {"action": "call", "server": "many", "tool": "tool_000"})
-    worker.ask_for(call)
-    worker.start()
+def test_extensions_of_the_workers_user_are_not_loaded(worker: Worker) -> None:
+    worker.ask_for(Call("mcp", {"action": "call", "server": "many", "tool": "tool_000"}))
+    worker.start("--accept", "mcp__many")
     configure(worker.home, "1")
+    skill = worker.home / "skills" / "own"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: own\ndescription: of-the-worker\n---\nIts text.")
     assert worker.submit(*flags_for("mcp")).code == 0, worker.fleet.told()
-    assert WHY in worker.results()[0]
-    with (worker.home / "config.toml").open("a") as file:
-        file.write('[permissions]\nallow = ["mcp__many"]\n')
-    assert worker.submit().code == 0, worker.fleet.told()
-    assert "tool_000 got" in worker.results()[0]
+    assert "There is no tool named 'mcp'" in worker.results()[0]
+    assert "of-the-worker" not in json.dumps(worker.requests[-1].body)
+
+
+def test_outside_the_checkout_only_what_the_worker_accepts_counts(worker: Worker) -> None:
+    worker.ask_for(worker.outside[0], worker.outside[5])
+    settings = {"CRUSHPY_PERMISSIONS__ALLOW": json.dumps([f"write({worker.user}/**)"])}
+    worker.start("--accept", f"view({worker.user}/**)", **settings)
+    assert worker.submit("--allow", f"write({worker.user}/**)").code == 0, worker.fleet.told()
+    read, written = worker.results()
+    assert SECRET in read, "the worker was started with it"
+    assert WHY in written and not (worker.user / "new").exists(), "its settings do not count for tasks"
+    assert f"tasks may use: view({worker.user}/**) (--accept)" in worker.fleet.told()

@@ -180,3 +180,14 @@ def test_ignored_rules_are_named(workspace: Path) -> None:
     assert "and 5 more" in describe_ignored(
         foreign(*(f"fetch(a{each}.org)" for each in range(25))), workspace
     )
+
+
+def test_decisions_name_the_owner_of_the_rule(workspace: Path) -> None:
+    rules = foreign("write(src/**)") + RuleSet.from_strings(deny=("write(src/secret)",))
+    assert judge(writing("src/a"), rules, workspace).owner == "submitter"
+    denied = judge(writing("src/secret"), rules, workspace)
+    assert (denied.verdict, denied.owner) == ("deny", "user"), "a foreign rule never beats the user's deny"
+    assert judge(writing("docs/a"), rules, workspace).owner == ""
+    tightened = RuleSet.from_strings(("write(src/**)",), ("write(src/a)",)).owned_by_project({"write(src/a)"})
+    assert (judge(writing("src/a"), tightened, workspace).owner) == "project"
+    assert (judge(writing("src/b"), tightened, workspace).owner) == "user"

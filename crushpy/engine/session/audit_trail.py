@@ -48,11 +48,12 @@ class AuditTrail:
             "reason": decision.reason,
             "parts": [
                 {"verdict": part.verdict, "reason": part.reason}
-                | ({"about": part.about} if part.about else {})
+                | {name: value for name in ("about", "owner") if (value := getattr(part, name))}
                 for part in ruling.decision.parts[:STORED_PARTS]
             ],
             "mode": decision.mode,
         }
+        body |= {"owner": ruling.decision.owner} if ruling.decision.owner else {}
         told = ("answer", "covers", "words", "sandbox")
         body |= {name: value for name in told if (value := getattr(decision, name))}
         if watched.task:

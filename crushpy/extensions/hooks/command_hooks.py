@@ -232,5 +232,6 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
     if event in _OBSERVING or (decision == "allow" and (hook.project or not consents)):
         decision = ""
     reason = _text(next(filter(None, reasons), "")) or stop or "no reason given"
-    reply = HookReply(decision, reason, _text(own.get("additionalContext")), args, evidence, stop)
+    foreign = bool(hook.plugin)
+    reply = HookReply(decision, reason, _text(own.get("additionalContext")), args, evidence, stop, foreign)
     return reply, _text(said.get("systemMessage"))

@@ -69,11 +69,13 @@ def _meets(rule: str, names: Sequence[str], given: Json) -> bool:
     return tool in names and any(fnmatchcase(part.strip(), pattern) for part in re.split(r"&&|[;|\n]", value))
 
 
-def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[tuple[Path, str, Json | None]]:
+def _files(
+    paths: Paths, root: Path | None, settings: Json | None, *, plugins: bool
+) -> Iterator[tuple[Path, str, Json | None]]:
     """Files that may configure hooks, the user's first; the plugin's folder; the content if it is known."""
     yield Path("[hooks]"), "", settings or {}
     yield paths.config_dir / "hooks.json", "", None
-    for plugin in installed_plugins(paths):
+    for plugin in installed_plugins(paths) if plugins else ():
         for name in ("hooks/hooks.json", *plugin.named["hooks"]):
             yield plugin.folder / name, str(plugin.folder), None
         if isinstance(inline := plugin.manifest.get("hooks"), dict):
@@ -93,12 +95,12 @@ class HookSetup(NamedTuple):
 
 
 def read_hooks(
-    paths: Paths, root: Path | None, settings: Json | None = None
+    paths: Paths, root: Path | None, settings: Json | None = None, *, plugins: bool = True
 ) -> tuple[list[HookCommand], list[str]]:
     """The usable hooks, the user's first, and what is wrong with others. `root`: of a trusted project."""
     problems: list[str] = []
     found: list[HookCommand] = []
-    for file, plugin, known in _files(paths, root, settings):
+    for file, plugin, known in _files(paths, root, settings, plugins=plugins):
         if known is None and not file.is_file():
             continue
         own = {"file": file, "plugin": plugin, "project": root is not None and file.is_relative_to(root)}
