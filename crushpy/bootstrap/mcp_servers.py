@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
+_WEB_PAGE = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
+
 
 class McpServers:
     """Reads the configuration; the code that talks to servers is imported with the first call."""
@@ -99,11 +101,13 @@ class McpServers:
         self._ask = ask
 
     async def _elicit(self, server: str, question: Json) -> Json:
-        """Refused without a front end, and if the server wants a secret."""
+        """Refused without a front end, if the server wants a secret, and for a page of another kind than a
+        web page."""
         schema: Json = question.get("requestedSchema") or {}  # a question that opens a page has none
         fields: dict[str, Json] = schema.get("properties") or {}
         secret = any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())
-        if self._ask is None or secret:
+        is_page = "url" in question and not _WEB_PAGE.fullmatch(str(question["url"]))
+        if self._ask is None or secret or is_page:
             return {"action": "decline"}
         return await self._ask(server, question)
 

@@ -416,6 +416,8 @@ class ProtectedFiles:
                 continue
             if why := _risk(path, role, old, new, now, git=git):
                 yield _Change(path, role, old, why)
+            elif role == "settings" and (names := host_git.notable_settings(old.data, new.data)):
+                yield _Change(path, role, old, f"it sets {', '.join(names[:5])}", can_restore=False)
         yield from self._committed_changes(before, now)
 
     def _committed_changes(self, before: _Snapshot, now: _Snapshot) -> Iterator[_Change]:

@@ -191,6 +191,7 @@ Role = Literal[
 _MAX_HOOK_FOLDERS = 50
 _COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
+_NOTABLE = re.compile(r"(?is)remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|user\..*")
 _HARMLESS_KEYS = {
     "advice": "*",
     "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
@@ -387,6 +388,15 @@ def changed_settings(before: bytes, after: bytes, file: str, workspace: str) -> 
         is_module = name == "core.worktree" and "/modules/" in folder and tree.startswith(f"{workspace}/")
         if not is_harmless(name, value) and not is_module:
             yield name
+
+
+def notable_settings(before: bytes | None, after: bytes | None) -> list[str]:
+    """The names of changed settings that say where commits come from, go to, and whose they are; none if a
+    repository is new or gone."""
+    if before is None or after is None:
+        return []
+    changed = set(parse_settings(after) or ()) ^ set(parse_settings(before) or ())
+    return sorted({name for name, _ in changed if _NOTABLE.fullmatch(name)})
 
 
 def is_harmless(name: str, value: str) -> bool:

@@ -16,7 +16,7 @@ from crushpy.extensions.plugins import add_plugin, installed_plugins, remove_plu
 from crushpy.permissions.consents import all_consents, define
 from crushpy.permissions.trust import add_trusted
 from crushpy.sandbox.finding import find_sandbox
-from crushpy.tools.errors import ConsentNeeded
+from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.shell.jobs import Jobs
 
 needs_sandbox = pytest.mark.skipif(
@@ -137,3 +137,47 @@ def test_changed_plugin_is_not_used_until_it_is_added_again(home: Path, tmp_path
     add_plugin(paths, source)
     remove_plugin(paths, "tool")
     assert all_consents(paths) == [] and home.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "loads"),
+    [
+        ("LD_PRELOAD", "./x.so", True),
+        ("GLIBC_TUNABLES", "x", True),
+        ("BASH_ENV", "x", True),
+        ("NODE_OPTIONS", "--require ./x.js", True),
+        ("NODE_OPTIONS", "--max-old-space-size=100", False),
+        ("PYTHONPATH", "lib", True),
+        ("PYTHONPATH", "/usr/lib/python3", False),
+        ("PYTHONSTARTUP", "x.py", True),
+        ("TOKEN_FILE", "x", False),
+    ],
+)
+@pytest.mark.usefixtures("home")
+async def test_loader_variables_of_an_editor_are_refused_without_a_sandbox(
+    name: str, value: str, loads: bool, workspace: Path
+) -> None:
+    flags = {"mcp.same.command": "true", "mcp.same.env": {name: value}}
+    environment = ProjectEnvironment(workspace, flags, editor_servers=("same",))
+    hub = McpServers(environment, Jobs()).hub()
+    question_of(hub).accept()
+    with pytest.raises(ToolError) as refused:
+        await hub.connect("same")
+    assert (f"sets {name}, which makes programs load other code" in str(refused.value)) == loads
+    await hub.close()
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "-x", "javascript:alert(1)", "https://a b", ""])
+async def test_server_opens_web_pages_only(url: str, workspace: Path) -> None:
+    servers = McpServers(ProjectEnvironment(workspace), Jobs())
+    asked: list[str] = []
+
+    async def ask(server: str, question: dict[str, object]) -> dict[str, object]:
+        asked.append(str(question["url"]))
+        return {"action": "accept"}
+
+    servers.answer_with(ask)
+    assert await servers.hub().elicit("one", {"url": url}) == {"action": "decline"}
+    assert await servers.hub().elicit("one", {"url": "https://example.com/login?x=1"}) == {"action": "accept"}
+    assert asked == ["https://example.com/login?x=1"]

@@ -1,6 +1,9 @@
 """`crushpy doctor --sandbox`: the ways out are tried, and each is said to have held."""
 
 import json
+import shutil
+import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +11,8 @@ import pytest
 from confined import needs_sandbox
 from support.command import Cli
 
-from crushpy.tools.shell.escape_checks import ESCAPES
+from crushpy.sandbox.finding import find_sandbox
+from crushpy.tools.shell.escape_checks import ESCAPES, EscapeTrial, Trial
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +36,27 @@ def test_every_way_out_is_tried_and_held_and_nothing_is_left(cli: Cli, home: Pat
     assert {f"held: {name}" for each in ESCAPES.values() for name in each} < set(tried)
     assert list((home / "sandboxes").iterdir()) == []
     assert [path.name for path in Path.home().iterdir() if path.name.startswith(".crushpy")] == []
+
+
+@needs_sandbox
+async def test_environment_at_the_top_of_the_home_folder_is_no_escape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(tempfile.mkdtemp(prefix="scratch-", dir=Path(__file__).parent))  # not in /tmp
+    (home / ".venv").mkdir()
+    (home / ".venv" / "pyvenv.cfg").touch()
+    monkeypatch.setattr(sys, "prefix", str(home / ".venv"))
+    trial = EscapeTrial(find_sandbox(), tmp_path, home)
+    tried: list[Trial] = []
+    try:
+        async for each in trial.run():
+            tried += [each] if each.kind == "writes outside" else []
+            if each.kind == "git":  # the next kind
+                break
+    finally:
+        await trial.close()
+        shutil.rmtree(home)
+    assert tried and all(each.held for each in tried)
 
 
 def test_doctor_tests_landlock_when_bubblewrap_is_missing(cli: Cli, tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ async def test_git_writes_what_it_needs_where_it_was_granted(context: CallContex
 
 
 @pytest.mark.parametrize(
+    "setting", ["remote.origin.url", "remote.origin.pushurl", "branch.main.remote", "user.email"]
+)
+async def test_changed_place_or_author_of_commits_is_said(context: CallContext, setting: str) -> None:
+    outcome = await bash(context, f"git config {setting} other", GIT)
+    assert f"config was changed by the command: it sets {setting}" in outcome.text
+    assert "it sets" not in (await bash(context, "git config gc.auto 1", GIT)).text
+
+
+@pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("core.hooksPath", "hooks"),

@@ -32,7 +32,7 @@ from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.mcp import KNOWN_FILE
 from crushpy.tools.mcp_server import KnownServer, McpServer, ToolDefinition
-from crushpy.tools.shell.child_environment import child_environment
+from crushpy.tools.shell.child_environment import child_environment, loads_code
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.truncate import truncate
 from crushpy.util.images import image_type, scale_image
@@ -244,6 +244,12 @@ class McpHub:
         fields: Json = msgspec.structs.asdict(settings)
         if not settings.url:
             wrapper = self._confine(settings) if settings.sandbox == "project" else ()
+            given = (settings.env or {}).items() if config.origin != "user" and not wrapper else ()
+            if loaders := [name for name, value in given if loads_code(name, value, str(self._cwd))]:
+                raise ToolError(
+                    f"The MCP server {config.name} is not started without a sandbox: its definition sets"
+                    f" {', '.join(loaders)}, which makes programs load other code."
+                )
             cwd = str(self._cwd / Path(settings.cwd).expanduser())
             environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
             fields |= {"wrapper": tuple(wrapper), "cwd": cwd, "env": environment}

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Literal
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from crushpy import __version__
 from crushpy.core.messages import Json
@@ -37,6 +37,8 @@ MAX_MESSAGE_BYTES = 64_000_000
 MAX_TEXT_CHARS = 20_000_000
 """A longer text of a result is cut here, so that it is not sent through the pipe."""
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
+LONGEST_CALL = 20
+"""How many times its timeout a call may take, whatever progress the server reports."""
 EXIT_TIMEOUT_S = 2.0
 """How long a server may take to end by itself, and again after SIGTERM."""
 
@@ -136,8 +138,9 @@ class ServerConnection:
         self._client: Any = None
         self._stderr = b""
         self._refresh_task: asyncio.Task[None] | None = None
-        self._clocks = WeakSet[asyncio.Timeout]()
-        """The timeouts of calls: they stop while the user is asked, and restart with progress."""
+        self._clocks = WeakKeyDictionary[asyncio.Timeout, float]()
+        """The timeouts of calls, and when each ends at the latest: they stop while the user is asked, and
+        restart with progress."""
         self._bad_tools: list[Any] = []
         """What the SDK would refuse a list for: crushpy says what is wrong with each."""
 
@@ -356,7 +359,7 @@ class ServerConnection:
                     self._report("progress", data, order.id)
 
                 async with asyncio.timeout(self._spec.timeout) as clock:
-                    self._clocks.add(clock)
+                    self._clocks[clock] = self._orders.loop.time() + LONGEST_CALL * self._spec.timeout
                     result = await client.call_tool(
                         order.name, arguments, read_timeout_seconds=math.inf, progress_callback=progress
                     )
@@ -374,9 +377,9 @@ class ServerConnection:
 
     def _reset_clocks(self, seconds: float | None) -> None:
         when = None if seconds is None else self._orders.loop.time() + seconds
-        for clock in self._clocks:
+        for clock, latest in list(self._clocks.items()):
             with suppress(RuntimeError):  # it has ended
-                clock.reschedule(when)
+                clock.reschedule(None if when is None else min(when, latest))
 
     async def _elicit(self, context: Any, params: Any) -> Any:
         from mcp import types

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
+from crushpy.core.own_code import is_in_folder
 from crushpy.util.lazy_pattern import lazy_pattern
 
 # Names and prefixes instead of one pattern, which would take longer to compile than the rest to import.
@@ -40,6 +41,10 @@ _SECRET_NAME = lazy_pattern(
     r"(?:^|_)(?:KEYS?|TOKENS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|COOKIE|PAT|DSN)(?:_|$)",
     re.IGNORECASE,
 )
+_LOADERS = lazy_pattern(
+    r"(?:LD|DYLD)_\w+|GLIBC_TUNABLES|BASH_ENV|ENV|PYTHONSTARTUP|PYTHONHOME|PERL5OPT|RUBYOPT|JAVA_TOOL_OPTIONS"
+)
+_NODE_LOADERS = lazy_pattern(r"(?:^|\s)(?:-r|--require|--import|--loader|--experimental-loader)\b")
 _URL_WITH_PASSWORD = lazy_pattern(r"://[^/\s@]{1,200}@")
 
 
@@ -49,6 +54,16 @@ def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> 
     A variable that looks like a secret is passed only if it is named in full.
     """
     return {name: value for name, value in environ.items() if name in named or _is_safe(name, value, named)}
+
+
+def loads_code(name: str, value: str, root: str) -> bool:
+    """Whether a variable of a definition makes programs load code, of the project at `root` for instance."""
+    if name == "NODE_OPTIONS":
+        return _NODE_LOADERS.search(value) is not None
+    if name in ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "RUBYLIB"):
+        places = (os.path.realpath(os.path.join(root, each)) for each in value.split(os.pathsep))  # noqa: PTH118
+        return any(is_in_folder(place, os.path.realpath(root)) for place in places)
+    return _LOADERS.fullmatch(name) is not None
 
 
 def is_secret_name(name: str) -> bool:

@@ -91,7 +91,8 @@ class EscapeTrial:
         # Even a folder that the user named does not open crushpy's own code.
         environment = Path(sys.prefix)
         above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
-        write = (str(Path(__file__).parents[3]), *above)
+        named = (str(Path(__file__).parents[3]), *above)
+        write = tuple(each for each in named if not home.is_relative_to(each))  # those cannot be named
         config = SandboxConfig(
             self.workspace, home, (folder,), scene / "outputs", scene / "aside", write=write
         )

@@ -260,7 +260,7 @@ class ChatScreen(ChatHost):
         from crushpy.tui.screens.server_form import ServerForm
 
         if url := question.get("url"):
-            choices = [Choice("decline", "Decline"), Choice("accept", "Open the page in the browser")]
+            choices = [Choice("decline", "Decline"), Choice("accept", f"Open {one_line(str(url))}")]
             asked = ChooseScreen(f"{server} wants you to open a page", choices, hint=one_line(str(url)))
             action = await self.run_worker(self.show(asked)).wait() or "cancel"
             if action == "accept":
