@@ -28,7 +28,8 @@ def attempts(place: Path) -> str:
 
 
 def done_in(output: str) -> set[str]:
-    return {"opened", "made", "linked", "moved"} & set(output.split())
+    said = {line.partition(" ")[0] for line in output.splitlines()}  # what the sandbox says has more words
+    return {"opened", "made", "linked", "moved"} & said
 
 
 def all_attempts(root: Path, places: list[Path]) -> str:
