@@ -26,14 +26,12 @@ class FetchTool(ReadingTool[FetchArgs]):
         self._max_seconds = max_seconds
 
     def accesses(self, args: FetchArgs, context: CallContext) -> tuple[Access, ...]:
-        from crushpy.tools.web.page_visit import names_private_host, target_of
+        from crushpy.tools.web.page_visit import target_of
 
         try:
             target = target_of(args.url)
         except ToolError:
             return ()  # `run` refuses it before any request
-        if names_private_host(target.host) and not context.workspace.allow_private_hosts:
-            return ()  # refused as well
         # It changes nothing, but a request can carry secrets out, so it asks like a change.
         return self.touches(target.authority)
 

@@ -22,7 +22,6 @@ from support.mcp_connection import connect
 from support.mcp_http_stand_in import AuthServer, HttpStandIn, protected_server
 
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
-from crushpy.extensions.mcp.oauth import CallbackListener
 from crushpy.extensions.mcp.wire import McpReport, ServerSpec
 from crushpy.settings.schema import McpOAuth
 
@@ -293,14 +292,3 @@ def test_the_command_logs_in_with_a_browser_and_without_a_shell(
         assert done.returncode == 0, done.stderr
         assert "Logged in to safe." in done.stdout and not auth.problems
         assert not (workspace / "was-run").exists()
-
-
-async def test_callback_counts_only_with_the_state_of_the_login() -> None:
-    async with CallbackListener() as listener:
-        listener.state = "expected"
-        address = f"http://127.0.0.1:{listener.port}/callback"
-        for query in ("error=denied", "error=denied&state=other", "code=theirs"):
-            await asyncio.to_thread(follow, f"{address}?{query}")
-        waiting = asyncio.create_task(listener.wait())
-        await asyncio.to_thread(follow, f"{address}?code=ours&state=expected")
-        assert (await waiting).code == "ours"

@@ -183,7 +183,8 @@ def test_ignored_rules_are_named(workspace: Path) -> None:
 
 
 def test_decisions_name_the_owner_of_the_rule(workspace: Path) -> None:
-    rules = foreign("write(src/**)") + RuleSet.from_strings(deny=("write(src/secret)",))
+    deny = RuleSet.from_strings(deny=("write(src/secret)",)).deny
+    rules = msgspec.structs.replace(foreign("write(src/**)"), deny=deny)
     assert judge(writing("src/a"), rules, workspace).owner == "submitter"
     denied = judge(writing("src/secret"), rules, workspace)
     assert (denied.verdict, denied.owner) == ("deny", "user"), "a foreign rule never beats the user's deny"

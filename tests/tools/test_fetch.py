@@ -464,10 +464,3 @@ async def test_the_next_address_is_tried_where_one_does_not_answer(workspace: Pa
     async with web({"/": answer("second")}) as site:
         outcome = await FetchTool(two).run(FetchArgs(f"http://two.example:{site.port}/"), context(workspace))
     assert outcome.text == "second"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "x.localhost", "10.0.0.1", "[::1]"])
-def test_private_address_is_refused_without_a_question(host: str, workspace: Path) -> None:
-    tool, args = FetchTool(), FetchArgs(f"http://{host}/")
-    assert tool.accesses(args, context(workspace, allow_private=False)) == ()
-    assert tool.accesses(args, context(workspace)) != ()

@@ -7,7 +7,6 @@ them.
 """
 
 import asyncio
-import hmac
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -139,7 +138,7 @@ class LoginFlow(OAuthClientProvider):
     """The SDK's flow from the beginning, whose tokens are stored. It is its own TokenStorage."""
 
     def __init__(self, spec: ServerSpec, show: Callable[[str], None], listener: "CallbackListener") -> None:
-        self._spec, self._show, self._listener = spec, show, listener
+        self._spec, self._show = spec, show
         self._store = LoginStore(spec)
         self._begun = False
         address = f"http://127.0.0.1:{listener.port}/callback"
@@ -185,7 +184,6 @@ class LoginFlow(OAuthClientProvider):
             client.token_endpoint_auth_method = "client_secret_basic" if basic else "client_secret_post"
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        self._listener.state = query.get("state", "")
         scopes = (
             f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.read_index().scopes}"
         )
@@ -228,12 +226,9 @@ class LoginFlow(OAuthClientProvider):
 
 
 class CallbackListener:
-    """Receives the browser's answer on loopback, for the time of a login. What any other program of this
-    machine sends there lacks the state."""
+    """Receives the browser's answer on loopback, for the time of a login."""
 
     def __init__(self) -> None:
-        self.state = ""
-        """Of the login that is under way; empty before."""
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> "CallbackListener":
@@ -259,9 +254,7 @@ class CallbackListener:
             writer.write(_PAGE)
             await writer.drain()
             said = dict(parse_qsl(where.query))
-            is_ours = self.state and hmac.compare_digest(said.get("state", ""), self.state)
-            is_answer = where.path == "/callback" and {"code", "error"} & said.keys()
-            if is_ours and is_answer and not self._answer.done():
+            if where.path == "/callback" and {"code", "error"} & said.keys() and not self._answer.done():
                 self._answer.set_result(said)
         writer.close()
 

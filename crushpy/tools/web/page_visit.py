@@ -26,14 +26,6 @@ from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
 from crushpy.tools.web import html_to_markdown
 
 
-def names_private_host(host: str) -> bool:
-    """Whether a host is private by its name alone: an address, or this machine."""
-    try:
-        return not is_public(host.strip("[]"))
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 async def resolve(host: str, port: int, allow_private: bool) -> list[str]:
     """The addresses of `host` that may be contacted, best first. Raises `ToolError` if there are none."""
     try:
@@ -41,8 +33,7 @@ async def resolve(host: str, port: int, allow_private: bool) -> list[str]:
     except (OSError, UnicodeError):
         raise ToolError(f"No host named {host} was found. Check the address and the network.") from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    is_private = names_private_host(host)
-    allowed = [each for each in addresses if allow_private or (is_public(each) and not is_private)]
+    allowed = [address for address in addresses if allow_private or is_public(address)]
     if not allowed:
         raise ToolError(
             f"{host} is a private address ({addresses[0]}); fetch reads public ones only. "
