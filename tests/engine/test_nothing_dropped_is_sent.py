@@ -32,7 +32,7 @@ STEPS = 12 if ALL else 8
 WINDOW = 100_000
 FLAGS: dict[str, object] = {
     f'models."{name}".context_window': WINDOW for name in (MODEL, "openai/other-model")
-} | {"small_model": "openai/small", "compaction.moments": False, "compaction.keep_recent_tokens": 120}
+} | {"small_model": "openai/small", "compaction.moments": False, "compaction.keep_recent_tokens": 400}
 FULL, NEARLY = Usage(80_000, 10), Usage(65_000, 10)
 WORD = re.compile(r"zq\d+q")
 PAD = "lorem ipsum dolor sit amet " * 12
@@ -96,6 +96,7 @@ class Histories(RuleBasedStateMachine):
     def _reopen(self, session: str, **options: Any) -> None:
         self._run(self._talk.close())
         self._talk = self._open(session=session, **options)
+        self._settled()
 
     @property
     def _history(self) -> tuple[Message, ...]:
@@ -197,6 +198,7 @@ class Histories(RuleBasedStateMachine):
         for message in self._history[place % (len(self._history) or 1) :][:1]:
             with suppress(UsageError):
                 self._edited(self._edit(kind, message.id))
+        self._settled()
 
     @rule()
     def restore_all(self) -> None:
@@ -204,6 +206,7 @@ class Histories(RuleBasedStateMachine):
             return
         with suppress(UsageError):
             self._edited(self._edit("restore", "all"))
+        self._settled()
 
     def _edit(self, kind: Any, message_id: str) -> EditEffect:
         return self._run(self._talk.conversation.context.edit([ContextEdit(kind, message_id)]))
@@ -356,6 +359,9 @@ class Histories(RuleBasedStateMachine):
             conversation.prompts.unqueue(prompt.id)
 
     def _settled(self) -> None:
+        """A side question has all of the context: what may not be in it would be seen now."""
+        if self._history:
+            assert self._run(self._talk.conversation.context.ask_aside("What was that?"))
         assert not self._leaked, self._leaked[0]
 
     def teardown(self) -> None:
