@@ -130,10 +130,13 @@ def _list_rows(loaded: Loaded, everything: bool = False) -> list[dict[str, Any]]
         set_paths[setting_keys.general(path)].append(path)
     for leaf in setting_keys.leaves().values():
         details = {"description": leaf.description, "allowed": leaf.allowed}
-        for path in set_paths[leaf.path]:
-            row = {"key": setting_keys.spell(path), "value": _display(loaded, path)}
+        shown = {
+            path: value for path in set_paths[leaf.path] if (value := _display(loaded, path)) is not None
+        }
+        for path, value in shown.items():
+            row = {"key": setting_keys.spell(path), "value": value}
             rows.append(row | _origin(loaded, path) | details)
-        if everything and not set_paths[leaf.path]:
+        if everything and not shown:
             rows.append({"key": leaf.key, "value": None, "layer": "unset", "source": "", **details})
     return rows
 

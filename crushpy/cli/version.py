@@ -11,7 +11,6 @@ from crushpy import __version__
 from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_either
 from crushpy.cli.workspace import load_here
 from crushpy.core.own_code import is_checkout
-from crushpy.sandbox.finding import find_sandbox
 
 _RECEIPTS = {"uv-receipt.toml": "uv tool", "pipx_metadata.json": "pipx"}
 """Files that installers leave in an environment."""
@@ -35,6 +34,8 @@ def version_command(as_json: AsJson = False) -> None:
 
 
 def describe_version() -> dict[str, str]:
+    from crushpy.sandbox.finding import find_sandbox
+
     return {
         "version": __version__,
         "python": platform.python_version(),

@@ -1,6 +1,5 @@
 """What is guarded while a command runs, on disk: a killed crushpy leaves it to the next start."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +11,7 @@ from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import Paths
 from crushpy.sandbox.protected_files import GuardRecord, ProtectedFiles
 from crushpy.security.private_files import write_private
+from crushpy.util.posix import lock_file
 
 SUFFIX = ".guarded"
 WHILE_KILLED = "by a command that was running when crushpy was killed"
@@ -65,7 +65,7 @@ def _is_alive(lock: Path) -> bool:
     """Whether the process that holds a lock is running."""
     with suppress(FileNotFoundError), lock.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file.fileno(), wait=False)
         except OSError:
             return True
     return False

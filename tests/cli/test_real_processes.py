@@ -27,6 +27,7 @@ CALLS: dict[str, tuple[tuple[str, ...], int]] = {
     "storage": (("storage", "copy"), 2),
     "trust": (("trust", "--list"), 0),
     "untrust": (("untrust",), 2),
+    "version": (("version", "--json"), 0),
     "doctor": (("doctor", "--no-such-flag"), 2),
 }
 """A call of each command, and its exit code."""
