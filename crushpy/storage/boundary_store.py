@@ -49,7 +49,8 @@ class BoundaryStore(Subject):
                 )
                 session_rows.require_session(db, ended.rowcount, parent_id)
             if boundary.trigger == RETURN and fork is None:
-                db.execute(sql.UPDATE_SESSION, **session_rows.reopened(child))
+                row = session_rows.to_row(child) | {"end_reason": "", "ended_at": None}
+                session_rows.change_session(db, child.id, row)
             else:
                 session_rows.insert_session(db, child)
             session_rows.refresh_conversation(db, child.root_id)

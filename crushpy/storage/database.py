@@ -14,9 +14,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 from crushpy.core.messages import Data
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import LeaseRow
+from crushpy.storage.location import Location
 from crushpy.storage.records import CannotWriteNow, SessionBusy, StorageError
 from crushpy.storage.statement import Statement
 from crushpy.util.processes import started_at, still_runs
@@ -79,10 +82,9 @@ class Rows(Generic[R]):
 
 
 T = TypeVar("T")
-NEVER = float("-inf")
-"""The time of a request that does not wait at all: it can be repeated later."""
 GAVE_UP_SECONDS = 10.0
-"""After a wait that failed, the time in which no other job waits: a turn that ends has more to store."""
+"""After a wait that failed, the time in which no other job waits: a turn that ends has more to store, and
+jobs may be queued."""
 LETTERS = re.compile(r"[^\W_]")
 """A term needs one of these to be found by its words."""
 
@@ -102,22 +104,21 @@ class Wait:
 
     def __init__(
         self,
-        notify: Callable[[str], None],
+        location: Location,
         notices: tuple[str, str],
         may_pass: Callable[[Exception], bool],
         max_pause_s: float,
     ) -> None:
         """`notices`: why it waits, and that it continues. `may_pass`: whether waiting may help."""
-        self._notify, self._notices, self._may_pass = notify, notices, may_pass
+        self._location, self._notices, self._may_pass = location, notices, may_pass
         self._max_pause_s = max_pause_s
-        self._gave_up_at = NEVER
+        self._gave_up_at = float("-inf")
 
-    def __call__(self, action: Callable[[], T], *, since: float | None = None, waits: bool = True) -> T:
-        """The result of `action`, which changes nothing if it fails. Waits a minute at most, `since` then."""
+    def __call__(self, action: Callable[[], T], *, waits: bool = True) -> T:
+        """The result of `action`, which changes nothing if it fails. Waits a minute at most."""
         began, told, pause = time.monotonic(), False, FIRST_PAUSE_S
-        asked = began if since is None else since
-        hopeless = not waits or 0 <= asked - self._gave_up_at < GAVE_UP_SECONDS
-        deadline = asked + (NO_WAIT_TIMEOUT_S if hopeless else WAIT_TIMEOUT_S)
+        hopeless = not waits or began - self._gave_up_at < GAVE_UP_SECONDS
+        deadline = began + (NO_WAIT_TIMEOUT_S if hopeless else WAIT_TIMEOUT_S)
         while True:
             try:
                 done = action()
@@ -126,14 +127,14 @@ class Wait:
                 if not self._may_pass(error):
                     raise
                 if now >= deadline:
-                    self._gave_up_at = now if waits and asked > NEVER else self._gave_up_at
+                    self._gave_up_at = now if waits else self._gave_up_at
                     raise
                 if now - began >= NOTICE_DELAY_S and not told:
                     told = True
-                    self._notify(f"{self._notices[0]} Waiting for it, up to a minute.")
+                    self._location.notify(f"{self._notices[0]} Waiting for it, up to a minute.")
             else:
                 if told:
-                    self._notify(self._notices[1])
+                    self._location.notify(self._notices[1])
                 return done
             time.sleep(random.uniform(0, pause))  # noqa: S311  # not for secrets
             pause = min(2 * pause, self._max_pause_s)
@@ -212,8 +213,8 @@ class Database(ABC):
         """Connects, and creates or upgrades the tables if necessary."""
 
     @abstractmethod
-    def run(self, job: Callable[[], T], asked: float) -> T:
-        """Runs a job, again after a lost connection. It waits a minute at most since it was `asked` for."""
+    def run(self, job: Callable[[], T], *, patient: bool) -> T:
+        """Runs a job, again after a lost connection, for which it waits a minute at most, if `patient`."""
 
     @contextmanager
     def no_wait(self) -> Generator[None]:
@@ -251,6 +252,17 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+OTHER_HINT = "Run `crushpy doctor` to check the database."
+_HINTS: dict[str, dict[str, str]] = msgspec.json.decode(
+    Path(__file__).with_name("error_hints.json").read_bytes()
+)
+"""What to do about an error of SQLite or PostgreSQL, by the beginning of its code."""
+
+
+def find_hint(kind: str, code: str) -> str:
+    return next((hint for start, hint in _HINTS[kind].items() if code.startswith(start)), OTHER_HINT)
 
 
 def session_missing(db: Database, session_id: str) -> StorageError:

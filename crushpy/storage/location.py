@@ -29,7 +29,8 @@ class Location:
         self._log = self.file.with_name(f"{self.file.name}-wal")
         self.warnings: list[str] = []
         """Problems met while opening it, for the user."""
-        self._listener: Callable[[str], None] = lambda _: None
+        self.notify: Callable[[str], None] = lambda _: None
+        """Called, on the storage thread, with what the user should know while a job waits."""
         self.allows_unfinished = False
         """Whether a copy that was interrupted may be opened: only to continue it."""
         self.allows_version_18 = False
@@ -42,11 +43,7 @@ class Location:
         """The state of an open file, as far as its changes are known to be a database's own."""
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        self._listener = listener
-
-    def notify(self, text: str) -> None:
-        """Tells the listener, on the storage thread, what the user should know while a job waits."""
-        self._listener(text)
+        self.notify = listener
 
     @property
     def exists(self) -> bool:

@@ -108,11 +108,10 @@ class MessageStore(Subject):
     async def add(self, session_id: str, message: Message, facts: Data | None = None) -> None:
         """Appends a message, with its facts if they are known, and adds its usage to the session's."""
         self._thread.schedule_maintenance()
-        known = {message.id: facts} if facts is not None else {}
 
         def write() -> None:
             with self._db.transaction(durable=message.role == "user", session=session_id):
-                session_rows.append_messages(self._db, session_id, message, facts=known)
+                session_rows.append_message(self._db, session_id, message, facts)
 
         await self._thread.run(write)
 
@@ -191,8 +190,7 @@ class CallStore(Subject):
             if start is not None:
                 append_audit(self._db, start.root_id, [start.decided])
                 session_rows.begin_call(self._db, session_id, start.message_id, start.call, start.at)
-            known = {message.id: facts} if facts is not None else {}
-            session_rows.append_messages(self._db, session_id, message, facts=known)
+            session_rows.append_message(self._db, session_id, message, facts)
             if beside is not None:
                 beside()
 

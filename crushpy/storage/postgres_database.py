@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,7 +24,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import encodable
 from crushpy.storage import postgres_search as search
-from crushpy.storage.database import NEVER, Database, Leases, Rows, Wait
+from crushpy.storage.database import OTHER_HINT, Database, Leases, Rows, Wait, find_hint
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
@@ -40,13 +41,7 @@ _MAX_INTERRUPTIONS = 20
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 NUL_MARK = "\U0010fff0"
 """Precedes a letter that says what was replaced, NUL or the mark itself: PostgreSQL has no NUL."""
-_SETTINGS = """
-SET search_path = crushpy, public;
-SET client_encoding = 'UTF8';
-SET jit = off;
-SET lock_timeout = '60s';
-SET idle_in_transaction_session_timeout = '60s'
-"""
+_SETTINGS = Path(__file__).with_name("server_settings.sql").read_text().encode()
 
 
 class PostgresDatabase(Database):
@@ -60,11 +55,11 @@ class PostgresDatabase(Database):
         self._was_connected = False
         self._number = 0
         """Of the last transaction that locked a conversation."""
-        self._asked = NEVER
-        """When the current job was asked for."""
+        self._patient = False
+        """Whether the current job waits for the server."""
         away = f"The database {self.place} cannot be reached."
         notices = (away, f"The database {self.place} can be reached again.")
-        self._wait = Wait(location.notify, notices, may_recover, _MAX_RETRY_DELAY_S)
+        self._wait = Wait(location, notices, may_recover, _MAX_RETRY_DELAY_S)
         self.leases = Leases(self, on_server=True)
         self.full_text = search.PostgresFullText(self)
 
@@ -120,14 +115,14 @@ class PostgresDatabase(Database):
     def _reconnect(self) -> None:
         """Waits for the server, as long as the current job may."""
         try:
-            self._wait(self.connect, since=self._asked)
+            self._wait(self.connect, waits=self._patient)
         except psycopg.Error as error:
             explained = explain(self._address, error)
             hint = f"What was acknowledged before is stored. {explained.hint}"
             raise StorageError(explained.message, hint) from error
 
-    def run(self, job: Callable[[], T], asked: float) -> T:
-        self._asked = asked
+    def run(self, job: Callable[[], T], *, patient: bool) -> T:
+        self._patient = patient
         interruptions = 0
         while True:
             try:
@@ -268,18 +263,6 @@ class _TextLoader(Loader):
 # --- its errors
 
 log = logging.getLogger(__name__)
-_HINTS = {
-    "28": "Check the user and its password: PGPASSWORD, ~/.pgpass, or CRUSHPY_DATABASE_URL.",
-    "3D": "Make the database first: `createdb NAME`.",
-    "42501": "The role lacks a right: docs/storage.md lists those it needs.",
-    "53100": "The server's disk is full. What was stored before is safe.",
-    "53300": "The server accepts no more connections: raise its max_connections, or end some.",
-    "55P03": "Another program has been writing to this conversation for over a minute.",
-    "57014": "The server ended the statement: its statement_timeout is too short.",
-    "25006": "The server is read-only: name its primary in database_url.",
-}
-_UNREACHABLE = "Check that the server runs and can be reached: `crushpy doctor`."
-OTHER_HINT = "Run `crushpy doctor` to check the database."
 _LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03")
 """The server ended the connection, is starting or shutting down, or we were idle for too long."""
 _COLLISIONS = ("40001", "40P01")
@@ -309,10 +292,9 @@ def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
     said = address.without_secrets(str(error)).strip()
     if not state and isinstance(error, psycopg.OperationalError):
         refused = "password" in said or "authentication" in said or "no pg_hba" in said
-        hint = _HINTS["28"] if refused else _HINTS["3D"] if "does not exist" in said else _UNREACHABLE
-    else:
-        hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), OTHER_HINT)
+        state = "28" if refused else "3D" if "does not exist" in said else "unreachable"
     one_line = "; ".join(dict.fromkeys(line.strip() for line in said.splitlines() if line.strip()))
+    hint = find_hint("postgresql", state)
     return StorageError(f"cannot use the database {address.shown}: {one_line}", hint)
 
 
@@ -320,15 +302,11 @@ def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
 
 OLDEST_SERVER = 14
 SLOW_QUERY_S = 0.05
-_STATE_QUERY = """
-SELECT current_setting('server_version') AS version, current_user::text AS role,
-    CASE WHEN to_regnamespace('crushpy') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
-        ELSE has_schema_privilege('crushpy', 'CREATE') END AS may_create,
-    pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS read_only,
-    coalesce((SELECT bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
-        AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
-        WHERE relkind = 'r' AND relnamespace = to_regnamespace('crushpy')), true) AS may_write
-"""
+_STATE = Path(__file__).with_name("server_state.sql").read_text().encode()
+
+
+def _read_state(connection: psycopg.Connection[Any]) -> Any:
+    return connection.cursor(row_factory=namedtuple_row).execute(_STATE).fetchone()
 
 
 def list_findings(address: ServerAddress) -> list[Finding]:
@@ -341,7 +319,7 @@ def list_findings(address: ServerAddress) -> list[Finding]:
 
 
 def _examine(connection: psycopg.Connection[Any], place: str) -> Iterator[Finding]:
-    state: Any = connection.cursor(row_factory=namedtuple_row).execute(_STATE_QUERY).fetchone()
+    state = _read_state(connection)
     yield "ok", f"reachable: {place} as {state.role}", ""
     yield "ok", f"PostgreSQL {state.version}, psycopg {psycopg.__version__}", ""
     for problem, hint in _find_unsuitable(connection):
@@ -355,7 +333,7 @@ def _examine(connection: psycopg.Connection[Any], place: str) -> Iterator[Findin
         hint = f"As the owner of the database: CREATE SCHEMA crushpy AUTHORIZATION {state.role}"
         yield "fail", "the role may not create the schema crushpy", hint
     else:
-        yield from _examine_tables(connection, version, may_write=state.may_write)
+        yield from _examine_tables(connection, version, state)
     start = time.perf_counter()
     connection.execute("SELECT 1")
     latency = time.perf_counter() - start
@@ -364,24 +342,22 @@ def _examine(connection: psycopg.Connection[Any], place: str) -> Iterator[Findin
     yield "warn" if slow else "ok", f"{latency * 1000:.1f} ms per query", advice if slow else ""
 
 
-def _examine_tables(
-    connection: psycopg.Connection[Any], version: int, *, may_write: bool
-) -> Iterator[Finding]:
+def _examine_tables(connection: psycopg.Connection[Any], version: int, state: Any) -> Iterator[Finding]:
     tables = f"tables of version {version}"
     if version > VERSION:
         yield "fail", f"{tables}; this crushpy supports {VERSION}", "Update crushpy."
     elif version < VERSION:
         yield "warn", f"{tables}; the next start upgrades them to {VERSION}", ""
-    elif may_write:
+    elif state.may_write:
         [(many,)] = connection.execute("SELECT count(*) FROM crushpy.conversation").fetchall()
         yield "ok", f"{tables}, {counted(many, 'conversation')}", ""
         query = "SELECT state FROM crushpy.maintenance WHERE name = 'copy'"
         for (source,) in connection.execute(query).fetchall():
             hint = "Run the same `crushpy storage copy` again to resume it."
             yield "fail", f"a copy of {source} to it was interrupted", hint
-    if not may_write:
+    if not state.may_write:
         yield "fail", "the role may not write to all tables", "docs/storage.md lists the required privileges."
-    if _state(connection)[-1]:
+    if state.is_indexed:
         yield "ok", "pg_trgm: an index finds parts of words", ""
     else:
         hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
@@ -403,15 +379,6 @@ def _find_unsuitable(connection: psycopg.Connection[Any]) -> Iterator[tuple[str,
 
 _SCHEMA_LOCK = 0x63727079
 """The advisory lock of a process that creates or upgrades the tables."""
-_STATE = f"""
-SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.schema_version') IS NOT NULL,
-    to_regclass('crushpy.migration') IS NOT NULL,
-    EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('crushpy')),
-    EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
-    to_regclass('crushpy.{search.TRIGRAM_INDEX_NAME}') IS NOT NULL
-"""  # noqa: S608
-
-
 _COLUMNS = (
     "SELECT table_name::text, column_name::text FROM information_schema.columns "
     "WHERE table_schema = 'crushpy'"
@@ -421,8 +388,8 @@ _COLUMNS = (
 def prepare_schema(connection: psycopg.Connection[Any], location: Location, address: ServerAddress) -> None:
     """Creates or upgrades the tables if necessary; several processes may try at once."""
     version = read_version(connection)
-    *_, extension, indexed = _state(connection)
-    if version == VERSION and indexed >= extension:
+    state = _read_state(connection)
+    if version == VERSION and state.is_indexed >= state.has_trigrams:
         return
     if version is None:
         raise StorageError(
@@ -443,34 +410,25 @@ def prepare_schema(connection: psycopg.Connection[Any], location: Location, addr
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
         if read_version(connection) == 0:  # another process may have been faster
             _create_schema(connection)
-        *_, extension, indexed = _state(connection)
-        if extension and not indexed:
+        state = _read_state(connection)
+        if state.has_trigrams and not state.is_indexed:
             connection.execute(search.TRIGRAM_INDEX)
 
 
 def read_version(connection: psycopg.Connection[Any]) -> int | None:
     """The version of the schema; 0 if there is none yet, None if it belongs to another program."""
-    _, ours, old, filled, *_ = _state(connection)
-    if not ours and not old:
-        return None if filled else 0
-    query = (
-        "SELECT version FROM crushpy.schema_version" if ours else "SELECT max(version) FROM crushpy.migration"
-    )
-    row = connection.execute(query).fetchone()
+    state = _read_state(connection)
+    if not state.is_ours and not state.is_old:
+        return None if state.has_tables else 0
+    ours, old = "SELECT version FROM crushpy.schema_version", "SELECT max(version) FROM crushpy.migration"
+    row = connection.execute(ours if state.is_ours else old).fetchone()
     return row[0] if row else 0
 
 
-def _state(connection: psycopg.Connection[Any]) -> tuple[bool, ...]:
-    row = connection.execute(_STATE.encode()).fetchone()
-    assert row is not None
-    return row
-
-
 def _create_schema(connection: psycopg.Connection[Any]) -> None:
-    exists, *_ = _state(connection)
-    if not exists:
+    if not _read_state(connection).has_schema:
         connection.execute("CREATE SCHEMA crushpy")
-    for statement in (*POSTGRESQL, *search.FULL_TEXT_SCHEMA):
+    for statement in POSTGRESQL:
         connection.execute(statement.encode())
     connection.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)")
     connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))

@@ -13,13 +13,6 @@ from crushpy.storage.database import Database, FullTextIndex, IndexedText
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.statement import Statement
 
-FULL_TEXT_SCHEMA = (
-    "CREATE TABLE message_words (number BIGINT NOT NULL REFERENCES message (number) ON DELETE CASCADE, "
-    'piece BIGINT NOT NULL, words TSVECTOR NOT NULL, parts TEXT COLLATE "C" NOT NULL, '
-    "PRIMARY KEY (number, piece))",
-    "CREATE INDEX message_by_words ON message_words USING gin (words) WITH (gin_pending_list_limit = 256)",
-)
-TRIGRAM_INDEX_NAME = "message_by_parts"
 TRIGRAM_INDEX = (
     "CREATE INDEX message_by_parts ON crushpy.message_words USING gin (parts gin_trgm_ops) "
     "WITH (gin_pending_list_limit = 256)"

@@ -194,10 +194,18 @@ class UsageStore(Subject):
         ]
 
     @stored
-    def sum_tasks(self, root_id: str) -> Usage:
-        """The usage of all tasks of a conversation, including their summaries."""
-        used = usage_figures(self._db.execute(sql.SUM_TASK_USAGE, root=root_id).one())
+    def sum_conversation(self, root_id: str) -> Usage:
+        """The usage of all sessions of a conversation: also of tasks, branches, and undone ones."""
+        used = usage_figures(self._db.execute(sql.SUM_CONVERSATION_USAGE, root=root_id).one())
+        # What summaries of reports cost, as earlier versions stored it.
         return used + Usage(cost=self._db.execute(sql.SUM_SUMMARY_COST, root=root_id).scalar())
+
+    async def sum_project(self, folder: str, root_id: str, moment: float) -> Usage:
+        """The usage since a moment of today: of the conversations below a folder, and of one more."""
+        today = time.strftime("%Y-%m-%d", time.localtime(moment))
+        sums = [each for each in await self.sum_since(moment) if each.day == today]
+        roots = {each.root_id for each in sums if Path(each.cwd).is_relative_to(folder)} | {root_id}
+        return sum((each.usage for each in sums if each.root_id in roots), Usage())
 
     @stored
     def sum_since(self, moment: float) -> list[UsageSum]:

@@ -81,6 +81,8 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     breaker: BreakerState = BreakerState()
     mode: Mode | Literal[""] = ""
     """The mode chosen for this conversation; empty if the settings decide."""
+    budget: str = ""
+    """What the conversation may spend, as the user wrote it; empty if the settings decide."""
 
 
 class TasksDone(Data, frozen=True):

@@ -23,8 +23,10 @@ from crushpy.storage.records import EVERYTHING, SessionInfo, StorageError
 
 decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 Value = TypeVar("Value", bound=msgspec.Struct)
-_CHANGEABLE = ("title", "model", "compaction", "mode", "todos", "grants", "breaker")
-"""What is changed in a session while it is open."""
+_CHANGEABLE = (
+    *("title", "model", "compaction", "mode", "budget", "todos", "grants", "breaker"),
+    *("system_hash", "end_reason", "ended_at"),
+)
 
 
 def json_text(value: object) -> str:
@@ -93,12 +95,10 @@ def insert_session(db: Database, info: SessionInfo) -> None:
     db.execute(sql.INSERT_SESSION, **row)
 
 
-def reopened(info: SessionInfo) -> dict[str, Any]:
-    """The parameters of `UPDATE_SESSION` that open a session again, with its state as it is now."""
-    row = to_row(info)
-    values = {name: row[name] for name in _CHANGEABLE}
-    values |= {"end_reason": "", "ended_at": None, "system_hash": None}
-    return {"session": info.id, **{f"new_{name}": value for name, value in values.items()}}
+def change_session(db: Database, session_id: str, row: Mapping[str, Any]) -> None:
+    """Changes what can change in a session and is in `row` and not None; `ended_at` with the `end_reason`."""
+    values = {f"new_{name}": row.get(name) for name in _CHANGEABLE}
+    require_session(db, db.execute(sql.UPDATE_SESSION, session=session_id, **values).rowcount, session_id)
 
 
 def require_session(db: Database, found: int | None, session_id: str) -> None:
@@ -216,6 +216,11 @@ def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:
         return first - 1
     moment = child.created_at
     return db.execute(sql.FIND_LAST_NUMBER_BEFORE, session=parent.id, moment=moment).scalar() or 0
+
+
+def append_message(db: Database, session_id: str, message: Message, facts: Data | None) -> None:
+    """Appends a message, with its facts if they are known."""
+    append_messages(db, session_id, message, facts={message.id: facts} if facts is not None else {})
 
 
 NO_FACTS: Mapping[str, Data] = MappingProxyType({})

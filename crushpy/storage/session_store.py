@@ -7,7 +7,7 @@ a process ends is continued by the next one that is idle.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -36,6 +36,21 @@ _DELETION_PAUSE_S = 0.003
 """The least time between the steps of a deletion in SQLite: other processes only poll for their turn."""
 
 
+class SessionChanges(TypedDict, total=False):
+    """What can change in a stored session."""
+
+    title: str
+    model: str
+    compaction: str
+    mode: Mode | Literal[""] | None
+    budget: str
+    todos: tuple[Todo, ...]
+    grants: tuple[str, ...]
+    breaker: records.BreakerState
+    system: str | None
+    end_reason: records.EndReason
+
+
 class SessionStore(Subject):
     @stored
     def create(
@@ -46,8 +61,7 @@ class SessionStore(Subject):
             session_rows.insert_session(self._db, info)
             session_rows.refresh_conversation_of(self._db, info.id)
             if first is not None:
-                known = {first.id: facts} if facts is not None else {}
-                session_rows.append_messages(self._db, info.id, first, facts=known)
+                session_rows.append_message(self._db, info.id, first, facts)
 
     def _find(self, id_or_prefix: str) -> records.SessionInfo:
         """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
@@ -124,38 +138,22 @@ class SessionStore(Subject):
     # --- changes ---------------------------------------------------------------------------------------
 
     @stored
-    def update(
-        self,
-        session_id: str,
-        *,
-        title: str | None = None,
-        model: str | None = None,
-        compaction: str | None = None,
-        system: str | None = None,
-        todos: tuple[Todo, ...] | None = None,
-        grants: tuple[str, ...] | None = None,
-        breaker: records.BreakerState | None = None,
-        mode: Mode | Literal[""] | None = None,
-        end_reason: records.EndReason | None = None,
-    ) -> None:
-        """Changes what is given. An `end_reason` ends the session; an empty one reopens it."""
-        changes: dict[str, Any] = {"title": title, "model": model, "compaction": compaction, "mode": mode}
-        changes["end_reason"] = end_reason
-        for name, value in {"todos": todos, "grants": grants, "breaker": breaker}.items():
-            changes[name] = session_rows.json_text(value) if value is not None else None
-        given = {name for name, value in changes.items() if value is not None}
-        if not given and system is None:
+    def update(self, session_id: str, **changes: Unpack[SessionChanges]) -> None:
+        """Changes what is given and not None. An `end_reason` ends the session; an empty one reopens it."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        if not given:
             return
         with self._db.transaction(session=session_id):
-            before = session_rows.find_prompt(self._db, session_id) if system is not None else ""
-            changes["system_hash"] = (
-                session_rows.keep_prompt(self._db, system) if system is not None else None
-            )
-            changes["ended_at"] = time.time() if end_reason else None
-            values = {f"new_{name}": value for name, value in changes.items()}
-            updated = self._db.execute(sql.UPDATE_SESSION, session=session_id, **values)
-            session_rows.require_session(self._db, updated.rowcount, session_id)
-            if before and before != changes["system_hash"]:
+            row: dict[str, Any] = {
+                name: value if isinstance(value, str) else session_rows.json_text(value)
+                for name, value in given.items()
+            }
+            row["ended_at"] = time.time() if row.get("end_reason") else None
+            before = session_rows.find_prompt(self._db, session_id) if "system" in row else ""
+            if "system" in row:
+                row["system_hash"] = session_rows.keep_prompt(self._db, row["system"])
+            session_rows.change_session(self._db, session_id, row)
+            if before != row.get("system_hash", ""):
                 session_rows.drop_prompt(self._db, before)
             if not _LISTED.isdisjoint(given):
                 session_rows.refresh_conversation_of(self._db, session_id)

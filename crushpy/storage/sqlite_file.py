@@ -27,11 +27,6 @@ from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
 from crushpy.storage.statement import Statement
 
-FULL_TEXT_SCHEMA = (
-    "CREATE VIRTUAL TABLE message_words USING fts5 "
-    "(text, content = '', tokenize = 'unicode61 remove_diacritics 0')",
-    "CREATE VIRTUAL TABLE message_parts USING fts5 (text, content = '', tokenize = 'trigram', detail = none)",
-)
 _MERGE_PAGES = 16
 """Pages of each table that are merged in one transaction, including overwriting: a few milliseconds."""
 _TRIGRAM = 3
@@ -104,22 +99,11 @@ def _all_parts(term: str) -> str:
 
 T = TypeVar("T")
 R = TypeVar("R")
-_HINTS = {
-    "SQLITE_FULL": "The disk is full. Free some space and try again; what was stored before is safe.",
-    "SQLITE_IOERR": "The disk is full, failing or was unplugged. Check it with `df` and the system's log.",
-    "SQLITE_READONLY": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
-    "SQLITE_CANTOPEN": "Make sure the folder exists and is writable, or set CRUSHPY_HOME to one that is.",
-    "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
-    "SQLITE_BUSY": "Another program has been writing to it for over a minute. Close that one, try again.",
-    "SQLITE_NOTADB": "It was not changed. Name a database of crushpy, or a file that does not exist yet.",
-    "SQLITE_CORRUPT": "The file is damaged. The next start copies what can be read into a new one.",
-}
 _LONG_LOG_BYTES = 1_000 * 4_096
 """From here on a commit moves the log into the file: SQLite's default, in pages of its default size."""
 DAMAGED_SUFFIX = ".damaged"
 """Ends the name of a file beside the database: reading failed, and the next start checks it."""
 _FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_HOME to another folder."
-_OTHER_HINT = "Run `crushpy doctor` to check the database."
 INTACT_RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 SQLITE_TIMEOUT_S = 0.004
 """How long SQLite waits by itself: the longer it does, the less often it polls."""
@@ -143,7 +127,7 @@ def explained(file: Path) -> Generator[None]:
         if name.startswith("SQLITE_CORRUPT"):
             with suppress(OSError):
                 file.with_name(f"{file.name}{DAMAGED_SUFFIX}").touch(mode=0o600)
-        hint = next((hint for start, hint in _HINTS.items() if name.startswith(start)), _OTHER_HINT)
+        hint = database.find_hint("sqlite", name)
         lost = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
         raise (DatabaseLost if lost else StorageError)(
             f"cannot use the database {file}: {error}", hint
@@ -168,6 +152,11 @@ _QUICK_CHECK_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whenever it is opened: a few milliseconds."""
 
 
+# All three at one moment: another process may be creating the tables.
+_IDENTITY = """
+SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master)
+FROM pragma_user_version, pragma_application_id
+"""
 _COLUMNS = """
 SELECT found.name, info.name FROM sqlite_master AS found JOIN pragma_table_info(found.name) AS info
 WHERE found.type = 'table' AND found.sql NOT LIKE 'CREATE VIRTUAL%'
@@ -360,11 +349,7 @@ def sqlite_version() -> str:
 
 def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> int:
     """The version of the schema, 0 if there is none yet. Raises for a file of another program."""
-    with connection:
-        connection.execute("BEGIN")  # all three at one moment: another process may be creating the tables
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
-        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    version, mark, tables = connection.execute(_IDENTITY).fetchone()
     if mark != APPLICATION_ID and tables:
         raise StorageError(
             f"the database {file} belongs to another program",
@@ -380,7 +365,7 @@ def _create_schema(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if connection.execute("PRAGMA user_version").fetchone()[0]:  # another process was faster
             return
-        for statement in (*SQLITE, *FULL_TEXT_SCHEMA):
+        for statement in SQLITE:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -400,7 +385,7 @@ class SqliteDatabase(database.Database):
         self._file = location.file
         busy = f"Another program is writing to the database {self.place}."
         notices = (busy, f"The database {self.place} is free again.")
-        self._retry = database.Wait(location.notify, notices, _is_busy, _POLL_S)
+        self._retry = database.Wait(location, notices, _is_busy, _POLL_S)
         self._raw = open_sqlite(location, self._retry)
         self._durable = False
         self._location = location
@@ -486,7 +471,7 @@ class SqliteDatabase(database.Database):
         """Changes with every commit of another connection."""
         return self._raw.execute("PRAGMA data_version").fetchone()[0]
 
-    def run(self, job: Callable[[], T], asked: float) -> T:
+    def run(self, job: Callable[[], T], *, patient: bool) -> T:
         """Transactions wait for other processes by themselves."""
         with explained(self._file):
             return job()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from crushpy.storage.database import NEVER, Database
+from crushpy.storage.database import Database
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import CannotWriteNow, Finding, StorageError
 from crushpy.storage.schema_version import refuse_unfinished
@@ -68,15 +68,11 @@ class StorageThread:
 
     async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
         """Runs a job on the thread; again after a lost connection, if `patient`."""
-        asked = time.monotonic() if patient else NEVER
-        return await _uncancelled(self._executor.submit(self._work, job, asked))
+        return await _uncancelled(self._executor.submit(lambda: self.database.run(job, patient=patient)))
 
     def submit(self, job: Callable[[], T]) -> "Future[T]":
         """Queues a job that the caller does not wait for. `RuntimeError` if the thread was closed."""
-        return self._executor.submit(self._work, job, time.monotonic())
-
-    def _work(self, job: Callable[[], T], asked: float) -> T:
-        return self.database.run(job, asked)
+        return self._executor.submit(lambda: self.database.run(job, patient=True))
 
     async def write_together(self, session: str, write: Callable[[], None], *, durable: bool = False) -> None:
         """Returns once it is committed, in one transaction with all others that wait for the session."""
@@ -103,7 +99,7 @@ class StorageThread:
 
         began = time.monotonic()
         try:
-            self._work(commit, began)
+            self.database.run(commit, patient=True)
         except Exception as failure:
             if len(group) > 1 and time.monotonic() - began < BUSY_FAILURE_S:
                 for entry in group:
@@ -236,8 +232,8 @@ def open_database(location: Location) -> Database:
         with explained(location.file):
             database = SqliteDatabase(location)
     try:
-        database.run(database.prepare, NEVER)
-        database.run(lambda: refuse_unfinished(database, location), NEVER)
+        database.run(database.prepare, patient=False)
+        database.run(lambda: refuse_unfinished(database, location), patient=False)
     except BaseException:
         database.close()
         raise

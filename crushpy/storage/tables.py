@@ -1,4 +1,5 @@
-"""Every table, index and constraint of both databases, as SQLModel classes: the schema's only definition.
+"""Every table, index and constraint of both databases, as SQLModel classes. What SQLAlchemy cannot express,
+triggers and the full-text index, is in `schema_sqlite.sql` and `schema_postgresql.sql`.
 
 Importing this costs half a second, so nothing does at run time except an upgrade. `bin/compile-sql` renders
 it, with the statements in `queries/`, into `generated/`.
@@ -91,6 +92,8 @@ class SessionTable(Table, table=True):
     """JSON: whether compaction still helps."""
     mode: str = _text("")
     """ask, edits or plan, if one was chosen for it."""
+    budget: str = _text("")
+    """What the conversation may spend, as the user wrote it."""
     system_hash: str = _text("")
     """Names its prompt in `system_prompt`."""
 
@@ -486,19 +489,3 @@ class FleetWorkerTable(Table, table=True):
 
 
 lease_token = Sequence("lease_token", metadata=SQLModel.metadata)
-
-OTHER_DDL = {
-    "sqlite": (
-        "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit "
-        "BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END",
-        "CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit "
-        "BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END",
-    ),
-    "postgresql": (
-        "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'the audit is only added to'; END $$",
-        "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
-        "EXECUTE FUNCTION refuse_change()",
-    ),
-}
-"""What SQLAlchemy cannot express. The full-text index of each database is beside its search."""

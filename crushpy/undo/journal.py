@@ -5,21 +5,34 @@ Beside the note of a command is the index of the workspace before it. The note's
 crushpy was last alive: later changes were made by others.
 """
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.security.private_files import read_stored, write_private
+from crushpy.security.private_files import write_private
 from crushpy.undo.restoration import Step
-from crushpy.undo.states import MISSING, RecordedChange, path_from_stored, stored_path
+from crushpy.undo.states import MISSING, RecordedChange
 from crushpy.util.processes import started_at, still_runs
 
-T = TypeVar("T")
+
+class ProcessNote(Data, frozen=True, kw_only=True):
+    """What one process is doing to files, for a conversation in a workspace."""
+
+    root_id: str
+    session_id: str
+    source: str
+    """The tool; undo, redo or rewind."""
+    workspace: str
+
+
+N = TypeVar("N", bound=ProcessNote)
 
 
 class JournalFork(Data, frozen=True):
@@ -31,135 +44,64 @@ class JournalFork(Data, frozen=True):
     fork_id: str
 
 
-class JournalEntry(Data, frozen=True):
+class JournalEntry(ProcessNote, frozen=True, kw_only=True):
+    """A restoration that was started."""
+
     id: str
-    root_id: str
-    session_id: str
-    source: str
-    """undo, redo or rewind."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...]
     reverses: str = ""
     fork: JournalFork | None = None
-    cwd: str = ""
 
 
-class Journal:
-    """The restorations that were started and not finished."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def write(self, entry: JournalEntry) -> None:
-        """Raises OSError; nothing was started then."""
-        data = msgspec.json.encode(_with_paths(entry, stored_path))
-        write_private(_own_note(self._folder, entry.id), data)
-
-    def remove(self, entry_id: str) -> None:
-        for note in self._folder.glob(f"*-{entry_id}.json"):
-            note.unlink(missing_ok=True)
-
-    def unfinished(self, root_id: str, workspace: str) -> list[JournalEntry]:
-        """Those of a conversation or a workspace whose process is gone, oldest first."""
-        left = (_with_paths(entry, path_from_stored) for _, entry in _left_notes(self._folder, JournalEntry))
-        return [entry for entry in left if entry.root_id == root_id or entry.cwd == workspace]
-
-
-def _with_paths(entry: JournalEntry, convert: Callable[[str], str]) -> JournalEntry:
-    """The entry with each of its paths converted: JSON cannot hold names that are not Unicode."""
-    steps = (Step(convert(step.path), step.now, step.target, convert(step.staging)) for step in entry.steps)
-    return msgspec.structs.replace(entry, steps=tuple(steps), cwd=convert(entry.cwd))
-
-
-HEARTBEAT_S = 1.0
-
-
-class RunningCommand(Data, frozen=True):
+class RunningCommand(ProcessNote, frozen=True, kw_only=True):
     """A command that may change files, and the call it belongs to."""
 
-    root_id: str
-    session_id: str
     message_id: str
     call_id: str
-    source: str
-    workspace: str
-    """As `stored_path` writes it."""
     since: int
     """The number of the last recorded change when it began."""
     begun_at: float
 
 
-class InterruptedCommand(Data, frozen=True):
-    """A command whose crushpy process is gone."""
+class Notes(Generic[N]):
+    """A folder with notes of one kind. The name of each tells which process wrote it."""
 
-    command: RunningCommand
-    last_seen: float
-    note: Path
-    index: Path
+    def __init__(self, folder: Path, kind: type[N]) -> None:
+        self.folder = folder
+        self._kind = kind
 
-    def remove(self) -> None:
-        for file in (self.note, self.index):
-            with suppress(OSError):
-                file.unlink()
+    def own_file(self, name: str) -> Path:
+        """The file of this process for a note with that name."""
+        me = os.getpid()
+        return self.folder / f"{me}-{started_at(me)}-{name}.json"
 
+    def write(self, name: str, note: N, *, sync: bool = True) -> None:
+        """Raises OSError."""
+        # Unlike msgspec, Python's JSON can hold the names of files that are not Unicode.
+        write_private(self.own_file(name), json.dumps(msgspec.to_builtins(note)).encode(), sync=sync)
 
-class RunningCommands:
-    """The note of one process in one workspace."""
+    def remove(self, name: str) -> None:
+        """Removes a note, whichever process wrote it."""
+        for file in self.folder.glob(f"*-{name}.json"):
+            file.unlink(missing_ok=True)
 
-    def __init__(self, folder: Path, name: str) -> None:
-        """`name` identifies the workspace."""
-        self._folder = folder
-        self._note = _own_note(folder, name)
-        self.index = self._note.with_suffix(".index")
-        """The file for the index of the workspace while a command runs."""
-
-    def write(self, command: RunningCommand) -> None:
-        write_private(self._note, msgspec.json.encode(command), sync=False)
-
-    def beat(self) -> None:
-        with suppress(OSError):
-            os.utime(self._note)
-
-    def clear(self) -> None:
-        with suppress(OSError):
-            self._note.unlink()
-
-    def sweep(self) -> None:
-        """Removes the files of processes that were killed while no command ran."""
-        for file in self._folder.glob("*.index"):
-            if not _owner_runs(file) and not file.with_suffix(".json").exists():
-                with suppress(OSError):
-                    file.unlink()
+    def find_left(self, root_id: str, workspace: str) -> list[tuple[Path, N]]:
+        """Those of a conversation or a workspace whose process is gone, oldest first."""
+        found: list[tuple[Path, N]] = []
+        for file in sorted(self.folder.glob("*.json"), key=lambda file: file_time(file, "st_mtime")):
+            with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
+                note = msgspec.convert(json.loads(file.read_bytes()), self._kind)
+                if not owner_runs(file) and (note.root_id == root_id or note.workspace == workspace):
+                    found.append((file, note))
+        return found
 
 
-def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[InterruptedCommand]:
-    """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
-    return [
-        InterruptedCommand(command, _file_time(str(file), "st_mtime"), file, file.with_suffix(".index"))
-        for file, command in _left_notes(folder, RunningCommand)
-        if command.root_id == root_id or command.workspace == stored_path(workspace)
-    ]
-
-
-# --- files whose names tell which process wrote them
-
-
-def _own_note(folder: Path, name: str) -> Path:
-    me = os.getpid()
-    return folder / f"{me}-{started_at(me)}-{name}.json"
-
-
-def _left_notes(folder: Path, kind: type[T]) -> list[tuple[Path, T]]:
-    """The notes of processes that are gone, oldest first."""
-    files = sorted(folder.glob("*.json"), key=lambda file: _file_time(str(file), "st_mtime"))
-    left = [(file, read_stored(file, kind)) for file in files if not _owner_runs(file)]
-    return [(file, note) for file, note in left if note is not None]
-
-
-def _owner_runs(file: Path) -> bool:
+def owner_runs(file: Path) -> bool:
     process, _, rest = file.name.partition("-")
     return process.isdigit() and still_runs(int(process), rest.partition("-")[0])
 
 
+HEARTBEAT_S = 1.0
 CLOCK_TOLERANCE_S = 0.1
 """File systems record times in steps, and by another clock."""
 
@@ -183,21 +125,17 @@ def changes_between(
 
 def _changed_at(change: RecordedChange, new: set[str]) -> float:
     """When a path last changed, according to the file system."""
-    path = change.path
+    path = Path(change.path)
     if change.after == MISSING:
-        parent = os.path.dirname(path)  # noqa: PTH120
-        while parent != "/" and not os.path.isdir(parent):  # noqa: PTH112
-            parent = os.path.dirname(parent)  # noqa: PTH120
-        return _file_time(parent, "st_mtime")
-    changed_at = _file_time(path, "st_ctime")
-    while path in new:  # the contents of a moved folder keep their times
-        changed_at = max(changed_at, _file_time(path, "st_ctime"))
-        path = os.path.dirname(path)  # noqa: PTH120
-    return changed_at
+        parent = next(above for above in path.parents if os.path.isdir(above))  # noqa: PTH112
+        return file_time(parent, "st_mtime")
+    # The contents of a moved folder keep their times.
+    new_above = takewhile(lambda above: str(above) in new, path.parents)
+    return max(file_time(place, "st_ctime") for place in (path, *new_above))
 
 
-def _file_time(path: str, name: str) -> float:
+def file_time(path: Path, name: str) -> float:
     try:
-        return getattr(os.lstat(path), name)
+        return getattr(path.lstat(), name)
     except OSError:
         return 0.0

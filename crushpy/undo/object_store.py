@@ -6,8 +6,8 @@ import os
 import stat
 import zlib
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
+from tempfile import mkstemp
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
@@ -41,24 +41,20 @@ class Committed(Data, frozen=True):
 
 def committed(folder: Path) -> Committed:
     """The current commit below `folder`; empty without a repository or without git."""
-    listing = git_output(folder, "ls-tree", "-r", "-z", "HEAD")
-    if not listing:
-        return Committed()
+    listing = git_output(folder, "ls-tree", "-r", "-z", "HEAD") or b""
     blobs: set[str] = set()
     paths: set[str] = set()
     folders: set[str] = set()
     for row in listing.split(b"\0"):
         head, _, name = row.partition(b"\t")
         words = head.split()
-        if len(words) != 3 or words[1] != b"blob":
-            continue
-        blobs.add(words[2].decode())
-        path = os.fsdecode(name)
-        paths.add(path)
-        above = path.rpartition("/")[0]
-        while above and above not in folders:
+        if len(words) == 3 and words[1] == b"blob":
+            blobs.add(words[2].decode())
+            paths.add(os.fsdecode(name))
+    for path in paths:
+        above = path
+        while (above := above.rpartition("/")[0]) and above not in folders:
             folders.add(above)
-            above = above.rpartition("/")[0]
     return Committed(frozenset(blobs), frozenset(paths), frozenset(folders))
 
 
@@ -80,8 +76,6 @@ class ObjectStore:
         self._max_bytes = max_bytes
         self._check_interval = min(PRUNE_INTERVAL_BYTES, max_bytes // 10)
         self._unchecked_bytes = self._check_interval  # so that the first write checks
-        self._temporary_prefix = f"{os.getpid():x}-{os.urandom(4).hex()}"
-        self._numbers = count()
 
     @property
     def machine(self) -> str:
@@ -106,9 +100,12 @@ class ObjectStore:
             return
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
-        temporary = f"{folder}/{self._temporary_prefix}-{next(self._numbers)}.tmp"
         try:
-            with open(_create_file(temporary), "wb") as stream:
+            handle, temporary = mkstemp(".tmp", dir=folder)
+        except FileNotFoundError:
+            handle, temporary = mkstemp(".tmp", dir=private_dir(Path(folder)))
+        try:
+            with open(handle, "wb") as stream:
                 stream.write(data)
             os.replace(temporary, file)  # noqa: PTH105  # thousands of files, one after the other
         except BaseException:
@@ -156,15 +153,6 @@ class ObjectStore:
 
     def _file(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest[2:]
-
-
-def _create_file(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        private_dir(Path(path).parent)
-        return os.open(path, flags, 0o600)
 
 
 TOO_LARGE = "larger than undo.max_file_mb"

@@ -5,7 +5,8 @@ A path is changed only while it is as the plan saw it. Repeated after a crash, i
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,25 +27,8 @@ class Step(Data, frozen=True):
     target: FileState
     staging: str = ""
     """Where its new content is written first; empty if it has none."""
-
-
-class Conflict(Data, frozen=True):
-    """A path that is left as it is, and why."""
-
-    path: str
-    reason: str
-
-
-class RestorationPlan(Data, frozen=True):
-    steps: tuple[Step, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-
-    def only(self, wanted: Callable[[str], bool]) -> "RestorationPlan":
-        """The same for some of the paths."""
-        return RestorationPlan(
-            tuple(step for step in self.steps if wanted(step.path)),
-            tuple(conflict for conflict in self.conflicts if wanted(conflict.path)),
-        )
+    reason: str = ""
+    """Why the path is left as it is; empty if it is restored."""
 
 
 class NetChange(Data, frozen=True):
@@ -56,10 +40,6 @@ class NetChange(Data, frozen=True):
     broken: bool = False
     """Another program changed it in between."""
 
-    @property
-    def none(self) -> bool:
-        return self.after is not None and not self.broken and self.before.same(self.after)
-
 
 SINCE = "changed since by you or another program"
 BETWEEN = "changed in between by you or another program, and that would be lost"
@@ -68,7 +48,7 @@ PARENT_REPLACED = "a parent folder is a link or a file now"
 
 
 def net_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
-    """The net change of each path over a series of changes, oldest first."""
+    """The net change of each path that is not as it was before a series of changes, oldest first."""
     found: dict[str, NetChange] = {}
     for change in changes:
         first = found.get(change.path)
@@ -77,27 +57,31 @@ def net_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
             continue
         continues = first.after is not None and first.after.same(change.before)
         found[change.path] = NetChange(change.path, first.before, change.after, first.broken or not continues)
-    return list(found.values())
+    return [
+        net for net in found.values() if net.broken or net.after is None or not net.before.same(net.after)
+    ]
 
 
-def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter) -> RestorationPlan:
-    """Plans how to restore every path. Reads the files, and changes nothing."""
-    steps: list[Step] = []
-    conflicts: list[Conflict] = []
+def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter) -> list[Step]:
+    """Plans how to restore every path, those that are left as they are last. Reads the files, and changes
+    nothing."""
+    steps: dict[str, Step] = {}
     swapped = {change.path for change in changes if change.before.kind == "folder"}
     for change in changes:
-        if (blocked := blocked_by(change.path)) and blocked not in swapped:
-            conflicts.append(Conflict(change.path, PARENT_REPLACED))
-            continue
         now = snapshotter.read_state(change.path)
-        if now.same(change.before):
+        if (blocked := blocked_by(change.path)) and blocked not in swapped:
+            reason = PARENT_REPLACED
+        elif now.same(change.before):
             continue
-        if reason := _conflict_reason(change, now, snapshotter):
-            conflicts.append(Conflict(change.path, reason))
         else:
-            steps.append(Step(change.path, now, change.before))
-    reachable = _reachable(_keep_full_folders(steps, conflicts), conflicts)
-    return RestorationPlan(tuple(reachable), tuple(conflicts))
+            reason = _conflict_reason(change, now, snapshotter)
+        steps[change.path] = Step(change.path, now, change.before, reason=reason)
+    _keep_full_folders(steps)
+    folders = {step.path for step in steps.values() if step.target.kind == "folder" and not step.reason}
+    for path, step in steps.items():
+        if not step.reason and (blocked := blocked_by(path)) and blocked not in folders:
+            steps[path] = structs.replace(step, reason=PARENT_REPLACED)
+    return sorted(steps.values(), key=lambda step: bool(step.reason))
 
 
 def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
@@ -119,21 +103,20 @@ def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapsho
     return ""
 
 
-def _keep_full_folders(plan: list[Step], conflicts: list[Conflict]) -> list[Step]:
+def _keep_full_folders(steps: dict[str, Step]) -> None:
     """A folder with contents that stay can neither be removed nor replaced by a file."""
-    steps = {step.path: step for step in plan}
-    for step in sorted(plan, key=lambda step: step.path.count("/"), reverse=True):
-        if step.now.kind != "folder" or step.target.kind == "folder":
+    for step in _deepest_first(steps.values()):
+        if step.reason or step.now.kind != "folder" or step.target.kind == "folder":
             continue
-        remaining = [
-            name
-            for name in _list_names(step.path)
-            if (inner := steps.get(f"{step.path}/{name}")) is None or inner.target.kind != "missing"
-        ]
-        if remaining:
-            del steps[step.path]
-            conflicts.append(Conflict(step.path, f"contains {remaining[0]}, which stays"))
-    return list(steps.values())
+        for name in _list_names(step.path):
+            inner = steps.get(f"{step.path}/{name}")
+            if inner is None or inner.reason or inner.target.kind != "missing":
+                steps[step.path] = structs.replace(step, reason=f"contains {name}, which stays")
+                break
+
+
+def _deepest_first(steps: Iterable[Step]) -> list[Step]:
+    return sorted(steps, key=lambda step: step.path.count("/"), reverse=True)
 
 
 def _list_names(folder: str) -> list[str]:
@@ -144,33 +127,14 @@ def _list_names(folder: str) -> list[str]:
         return []
 
 
-def _reachable(plan: list[Step], conflicts: list[Conflict]) -> list[Step]:
-    """Drops steps in folders that cannot be restored themselves."""
-    folders = {step.path for step in plan if step.target.kind == "folder"}
-    steps: list[Step] = []
-    for step in plan:
-        blocked = blocked_by(step.path)
-        if blocked and blocked not in folders:
-            conflicts.append(Conflict(step.path, PARENT_REPLACED))
-        else:
-            steps.append(step)
-    return steps
-
-
 def blocked_by(path: str) -> str:
     """The first parent folder that is a link or a file now; empty if none is."""
-    try:
-        with open_folder(Path(path).parent):
-            return ""
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            return ""
     for above in reversed(Path(path).parents):
         try:
-            with open_folder(above):
-                continue
-        except OSError:
-            return str(above)
+            if not stat.S_ISDIR(above.lstat().st_mode):
+                return str(above)
+        except OSError:  # it is missing, or cannot be reached
+            return ""
     return ""
 
 
@@ -197,51 +161,44 @@ def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
     return found
 
 
-def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> RestorationPlan:
-    """Executes the steps; returns what was done, and what was skipped.
+def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> list[Step]:
+    """Executes the steps; those that had to be skipped are returned with the reason.
 
     Raises RestorationFailed if nothing was changed.
     """
-    conflicts: list[Conflict] = []
+    found = {step.path: step for step in steps}
+    deepest_first = _deepest_first(steps)
     try:
-        ready = [step for step in steps if _attempt(_stage, step, snapshotter, conflicts)]
-        for step in sorted(ready, key=lambda step: step.path.count("/"), reverse=True):
-            if step.now.kind not in ("missing", step.target.kind):
-                _attempt(_remove_path, step, snapshotter, conflicts)
-        stuck = {conflict.path for conflict in conflicts}
-        for step in sorted(ready, key=lambda step: step.path.count("/")):
-            if step.path not in stuck and step.target.kind != "missing":
-                _attempt(_place, step, snapshotter, conflicts)
-        skipped = {conflict.path for conflict in conflicts}
-        done = [step for step in ready if step.path not in skipped]
+        for work, ordered in (
+            (_stage, steps),
+            (_remove_path, deepest_first),
+            (_place, reversed(deepest_first)),
+        ):
+            for step in ordered:
+                if not found[step.path].reason:
+                    reason = _attempt(work, step, snapshotter)
+                    found[step.path] = structs.replace(step, reason=reason)
     finally:
         for step in steps:
             if step.staging:
                 with suppress(OSError), open_parent(step.staging) as (folder, name):
                     folder.remove(name)
-    return RestorationPlan(tuple(done), tuple(conflicts))
+    return list(found.values())
 
 
 class _Skipped(Exception):
     """This path is skipped; the message says why."""
 
 
-def _attempt(
-    work: Callable[[Step, FileSnapshotter], None],
-    step: Step,
-    snapshotter: FileSnapshotter,
-    conflicts: list[Conflict],
-) -> bool:
-    """Does one part of a step; False if it is skipped."""
+def _attempt(work: Callable[[Step, FileSnapshotter], None], step: Step, snapshotter: FileSnapshotter) -> str:
+    """Does one part of a step. Returns why it is skipped; empty if it is not."""
     try:
         work(step, snapshotter)
     except _Skipped as skipped:
-        conflicts.append(Conflict(step.path, str(skipped)))
-        return False
+        return str(skipped)
     except OSError as error:
-        conflicts.append(Conflict(step.path, f"could not be changed: {error.strerror}"))
-        return False
-    return True
+        return f"could not be changed: {error.strerror}"
+    return ""
 
 
 def _stage(step: Step, snapshotter: FileSnapshotter) -> None:
@@ -293,6 +250,8 @@ def _set_owner(handle: int, step: Step, staged_in: Folder) -> None:
 
 def _remove_path(step: Step, snapshotter: FileSnapshotter) -> None:
     """Removes a path that is to be missing or of another kind."""
+    if step.now.kind in ("missing", step.target.kind):
+        return
     now = snapshotter.read_state(step.path)
     if now.kind == "missing" or now.same(step.target):
         return
@@ -310,6 +269,8 @@ def _remove_path(step: Step, snapshotter: FileSnapshotter) -> None:
 
 
 def _place(step: Step, snapshotter: FileSnapshotter) -> None:
+    if step.target.kind == "missing":
+        return
     now = snapshotter.read_state(step.path)
     if now.same(step.target):
         return

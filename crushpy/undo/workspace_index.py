@@ -28,34 +28,22 @@ _VERSION = 3
 
 class _Rows(Data, frozen=True):
     version: int
-    root: bytes
     rows: Sequence[IndexRow]
 
 
-class IndexFile:
-    """The index of one workspace on disk. Not synced: it must survive this process, not a crash of the
-    machine."""
+def read_index(file: Path) -> Sequence[IndexRow]:
+    """The stored rows of an index; none if the file is missing or damaged."""
+    with suppress(OSError, msgspec.MsgspecError):
+        stored = msgspec.msgpack.decode(file.read_bytes(), type=_Rows)
+        if stored.version == _VERSION:
+            return stored.rows
+    return ()
 
-    def __init__(self, file: Path, root: str) -> None:
-        """`root` is the workspace; empty to accept any."""
-        self.file = file
-        self._root = os.fsencode(root)
 
-    def read(self) -> Sequence[IndexRow]:
-        """The rows; none if the file is missing, damaged or that of another workspace."""
-        with suppress(OSError, msgspec.MsgspecError):
-            stored = msgspec.msgpack.decode(self.file.read_bytes(), type=_Rows)
-            if stored.version == _VERSION and stored.root == (self._root or stored.root):
-                return stored.rows
-        return ()
-
-    def write(self, rows: Sequence[IndexRow]) -> None:
-        """Replaces the file. Raises OSError."""
-        write_private(self.file, msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows)), sync=False)
-
-    def remove(self) -> None:
-        with suppress(OSError):
-            self.file.unlink()
+def write_index(file: Path, rows: Sequence[IndexRow]) -> None:
+    """Replaces the file. Not synced: it must survive this process, not a crash of the machine. Raises
+    OSError."""
+    write_private(file, msgspec.msgpack.encode(_Rows(_VERSION, rows)), sync=False)
 
 
 CLOCK_STEP_NS = 50_000_000

@@ -75,6 +75,24 @@ def fill(folder: Path) -> Path:
 # --- no room ---------------------------------------------------------------------------------------------
 
 
+def test_full_disk_is_said_once_in_a_turn(
+    start: Start, llm: ScriptedLLM, workspace: Path, home: Path, mount: Mount
+) -> None:
+    mount(home, 4_000)
+    waits = "touch begun; until [ -e go ]; do sleep 0.01; done; echo x > made"
+    write = Call("write", {"file_path": "a.txt", "content": "x"})
+    llm.script(Reply(calls=[Call("bash", {"command": waits}), write]), "Done.")
+    live = start("--yolo", "do it")
+    until((workspace / "begun").exists, "the command runs")
+    fill(home)
+    (workspace / "go").touch()
+    done = live.end()
+    assert done.code == 1
+    said = [line["text"] for line in done.of("notice")] + [line["message"] for line in done.of("error")]
+    assert len([text for text in said if "full" in text or "No space" in text]) == 1, said
+    assert any(text == "Changes by commands could not be recorded and cannot be undone." for text in said)
+
+
 def test_undo_refuses_with_a_reason_when_the_disk_had_no_room(
     run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, mount: Mount
 ) -> None:

@@ -63,7 +63,7 @@ async def finish(home: Path, workspace: Path, session: str) -> None:
         for path in sorted(workspace.rglob("*"))
     }
     print(
-        json.dumps({"files": files, "forks": len(forks), "said": said, "left": len(left.plan.steps)}),
+        json.dumps({"files": files, "forks": len(forks), "said": said, "left": len(left.steps)}),
         flush=True,
     )
     await store.close()

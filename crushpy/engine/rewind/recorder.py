@@ -12,12 +12,13 @@ from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.engine.hooks import ObservedCall
-from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
+from crushpy.engine.rewind.undo_files import UndoFiles, remove_files
 from crushpy.engine.session.session import LiveSession
+from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.undo import journal
-from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
+from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import ScanStopped, TooManyFiles
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread
@@ -194,7 +195,11 @@ class ChangeRecorder:
             )
         except (OSError, CrushpyError) as error:
             log.warning("changes by commands were not recorded: %s", error)
-            self._tell(f"Changes by commands could not be recorded and cannot be undone: {error}")
+            lost = isinstance(error, StorageError)  # the next write ends the turn and says why
+            why = "" if lost else f" ({error})"
+            self._tell(f"Changes by commands could not be recorded and cannot be undone{why}.")
+            if lost:
+                return
         self._tell_of_trouble()
 
     def _recorded(
@@ -219,17 +224,17 @@ class ChangeRecorder:
         self._noted = author
         if author is None:
             self._stop_beating()
-            self._files.running.clear()
+            self._files.end_command()
             return
         command = journal.RunningCommand(
-            self._session.info.root_id,
-            author.session_id,
-            author.message_id,
-            author.call.id,
-            author.call.name,
-            stored_path(str(self._files.workspace)),
-            next((since for watched, since in self._running.values() if watched is author), 0),
-            time.time(),
+            root_id=self._session.info.root_id,
+            session_id=author.session_id,
+            message_id=author.message_id,
+            call_id=author.call.id,
+            source=author.call.name,
+            workspace=str(self._files.workspace),
+            since=next((since for watched, since in self._running.values() if watched is author), 0),
+            begun_at=time.time(),
         )
         try:
             await in_thread(self._files.keep_index, command)
@@ -239,7 +244,7 @@ class ChangeRecorder:
             self._beat()
 
     def _beat(self) -> None:
-        self._files.running.beat()
+        self._files.beat()
         self._beating = get_running_loop().call_later(journal.HEARTBEAT_S, self._beat)
 
     def _stop_beating(self) -> None:
@@ -264,11 +269,9 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
     Returns messages about them.
     """
     said: list[str] = []
-    for left in await in_thread(
-        journal.find_interrupted, files.folder / RUNNING, root_id, str(files.workspace)
-    ):
+    for note, command in await in_thread(files.commands.find_left, root_id, str(files.workspace)):
         try:
-            found = await _recorded(store, files.elsewhere(path_from_stored(left.command.workspace)), left)
+            found = await _recorded(store, files.elsewhere(command.workspace), note, command)
         except (OSError, TooManyFiles, CrushpyError) as error:
             said.append(f"crushpy was killed while a command ran, and its changes are unknown: {error}")
         else:
@@ -277,15 +280,15 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
                     f"crushpy was killed while a command ran. Its changes are recorded "
                     f"({counted(found, 'file')}): /undo reverts them."
                 )
-        left.remove()
+        remove_files(note, note.with_suffix(".index"))
     return said
 
 
-async def _recorded(store: Store, files: UndoFiles, left: journal.InterruptedCommand) -> int:
+async def _recorded(store: Store, files: UndoFiles, note: Path, command: journal.RunningCommand) -> int:
     """How many paths the command changed."""
-    command = left.command
-    found = await in_thread(files.changes_of, left)
-    made = await in_thread(journal.changes_between, found, command.begun_at, left.last_seen)
+    last_seen = journal.file_time(note, "st_mtime")
+    found = await in_thread(files.changes_since, note.with_suffix(".index"))
+    made = await in_thread(journal.changes_between, found, command.begun_at, last_seen)
     earlier = await store.file_changes.load(command.root_id)
     recorded = {change.path: change.after for change in earlier if change.number > command.since}
     changes = files.recorded(
@@ -298,7 +301,7 @@ async def _recorded(store: Store, files: UndoFiles, left: journal.InterruptedCom
         session_id=command.session_id,
         call_id=command.call_id,
         source=command.source,
-        batch=left.note.stem,
+        batch=note.stem,
     )
     await store.file_changes.add(changes, command.message_id, command.since)
     return len(changes)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -51,7 +52,7 @@ class ChangeLog(Data, frozen=True):
         return [change for change in self.changes if change.message_number >= number]
 
     def net_since(self, number: int) -> list[restoration.NetChange]:
-        return [change for change in restoration.net_changes(self.since(number)) if not change.none]
+        return restoration.net_changes(self.since(number))
 
     def turn(self, place: int) -> list[RecordedChange]:
         """The agent's changes in the turn of the prompt at this index, as far as it led here."""
@@ -143,37 +144,40 @@ RESTORE_LOCK_TIMEOUT_S = 20.0
 
 
 class PlannedRestoration(Data, frozen=True):
-    """The planned changes to files, with their views."""
+    """The planned changes to files."""
 
-    plan: restoration.RestorationPlan = restoration.RestorationPlan()
     source: str = "rewind"
     reverses: str = ""
-    views: tuple[FileView, ...] = ()
-    """One for each step, in order, then one for each conflict."""
+    parts: tuple[tuple[restoration.Step, FileView], ...] = ()
+
+    @property
+    def steps(self) -> list[restoration.Step]:
+        return [step for step, _ in self.parts if not step.reason]
+
+    @property
+    def conflicts(self) -> tuple[restoration.Step, ...]:
+        """Those that are left as they are."""
+        return tuple(step for step, _ in self.parts if step.reason)
+
+    @property
+    def views(self) -> tuple[FileView, ...]:
+        return tuple(view for _, view in self.parts)
 
     def only(self, shown: Collection[str]) -> "PlannedRestoration":
         """The same for some of the files, by the names of their views. Folders go with their contents."""
-        steps = len(self.plan.steps)
-        wanted = {
-            step.path
-            for step, view in zip(self.plan.steps, self.views[:steps], strict=True)
-            if view.path in shown
-        }
-        return msgspec.structs.replace(
-            self,
-            plan=self.plan.only(wanted.__contains__),
-            views=tuple(view for view in self.views if view.path in shown),
-        )
+        chosen = tuple((step, view) for step, view in self.parts if view.path in shown)
+        return msgspec.structs.replace(self, parts=chosen)
 
     @property
     def title(self) -> str:
-        files, conflicts = len(self.plan.steps), len(self.plan.conflicts)
-        return counted(files, "file") + (f", {conflicts} left alone" if conflicts else "")
+        conflicts = f", {len(self.conflicts)} left alone" if self.conflicts else ""
+        return counted(len(self.steps), "file") + conflicts
 
 
 class RewindOutcome(Data, frozen=True):
     restored: tuple[str, ...] = ()
-    conflicts: tuple[restoration.Conflict, ...] = ()
+    conflicts: tuple[restoration.Step, ...] = ()
+    """Those that were left as they are, each with the reason."""
     session: SessionInfo | None = None
     """The fork in which the conversation continues."""
 
@@ -211,17 +215,16 @@ class Rewinder:
         found: list[PointSummary] = []
         for place, point in enumerate(log.points):
             net = [change for change in log.net_since(point.number) if not _is_folder(change)]
-            turn = [
-                change
-                for change in restoration.net_changes(log.turn(place))
-                if not (change.none or _is_folder(change))
-            ]
+            turn = [change for change in restoration.net_changes(log.turn(place)) if not _is_folder(change)]
             found.append(PointSummary(point.message, tuple(change.path for change in net), tuple(turn)))
         return found
 
     async def view_turn(self, point: PointSummary) -> list[FileView]:
+        return await self._views(point.turn)
+
+    async def _views(self, changes: Sequence[restoration.NetChange]) -> list[FileView]:
         return await in_thread(
-            lambda: [self._view(change.path, change.before, change.after) for change in point.turn]
+            lambda: [self._view(change.path, change.before, change.after) for change in changes]
         )
 
     async def changes(
@@ -229,11 +232,8 @@ class Rewinder:
     ) -> tuple[ChangeLog, list[tuple[restoration.NetChange, FileView]]]:
         """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
-        net = [change for change in restoration.net_changes(log.changes) if not change.none]
-        views = await in_thread(
-            lambda: [self._view(change.path, change.before, change.after) for change in net]
-        )
-        return log, list(zip(net, views, strict=True))
+        net = restoration.net_changes(log.changes)
+        return log, list(zip(net, await self._views(net), strict=True))
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
         """The message to return to, by its id or a prefix of it. Raises `UsageError` if there is none."""
@@ -259,10 +259,9 @@ class Rewinder:
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
             changes = [change for change in log.turn(place) if change.path not in undone]
-            net = [change for change in restoration.net_changes(changes) if not change.none]
-            if net:
+            if net := restoration.net_changes(changes):
                 planned = await self._planned(changes, net, "undo", log.points[place].message.id)
-                if planned.plan.steps or planned.plan.conflicts:
+                if planned.parts:
                     return planned
         return None
 
@@ -291,19 +290,21 @@ class Rewinder:
             )
 
         def work() -> PlannedRestoration:
-            plan = restoration.plan_restoration(net, self._files.snapshotter)
-            views = [self._view(step.path, step.now, step.target) for step in plan.steps]
-            views += [
-                FileView(self._shown(conflict.path), "conflict", note=conflict.reason)
-                for conflict in plan.conflicts
-            ]
-            return PlannedRestoration(plan, source, reverses, tuple(views))
+            steps = restoration.plan_restoration(net, self._files.snapshotter)
+            return PlannedRestoration(
+                source, reverses, tuple((step, self._step_view(step)) for step in steps)
+            )
 
         return await in_thread(work)
 
     def _shown(self, path: str) -> str:
         inside = Path(path).is_relative_to(self._files.workspace)
         return encodable(os.path.relpath(path, self._files.workspace) if inside else path)
+
+    def _step_view(self, step: restoration.Step) -> FileView:
+        if step.reason:
+            return FileView(self._shown(step.path), "conflict", note=step.reason)
+        return self._view(step.path, step.now, step.target)
 
     def _view(self, path: str, old: FileState, new: FileState | None) -> FileView:
         """What is or was done to a path, as far as its contents are stored or still on disk."""
@@ -360,24 +361,23 @@ class Rewinder:
     async def _apply(
         self, session: SessionInfo, planned: PlannedRestoration, fork: JournalFork | None
     ) -> RewindOutcome:
-        steps = planned.plan.steps
-        if not steps:
+        if not planned.steps:
             continued = await self._fork(fork) if fork else None
-            return RewindOutcome((), planned.plan.conflicts, continued)
+            return RewindOutcome((), planned.conflicts, continued)
         entry_id = new_id()
-        steps = await in_thread(self._kept, steps)
+        steps = await in_thread(self._kept, planned.steps)
         entry = JournalEntry(
-            entry_id,
-            session.root_id,
-            session.id,
-            planned.source,
-            tuple(await in_thread(restoration.with_staging, steps, entry_id)),
-            planned.reverses,
-            fork,
-            str(self._files.workspace),
+            id=entry_id,
+            root_id=session.root_id,
+            session_id=session.id,
+            source=planned.source,
+            workspace=str(self._files.workspace),
+            steps=tuple(await in_thread(restoration.with_staging, steps, entry_id)),
+            reverses=planned.reverses,
+            fork=fork,
         )
         outcome = await self._carry_out(entry, fresh=True)
-        return msgspec.structs.replace(outcome, conflicts=(*planned.plan.conflicts, *outcome.conflicts))
+        return msgspec.structs.replace(outcome, conflicts=(*planned.conflicts, *outcome.conflicts))
 
     def _kept(self, steps: Sequence[restoration.Step]) -> list[restoration.Step]:
         """The steps, with the current contents stored, so that they can be redone."""
@@ -397,17 +397,18 @@ class Rewinder:
     async def _carry_out(self, entry: JournalEntry, *, fresh: bool) -> RewindOutcome:
         """Executes a journal entry, in an order that can be repeated from any point."""
 
-        def work() -> restoration.RestorationPlan:
+        def work() -> list[restoration.Step]:
             with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
                 if fresh:
-                    self._files.journal.write(entry)
-                done = restoration.restore(entry.steps, self._files.snapshotter)
-                for step in done.steps:
-                    self._files.note(step.path)
-                return done
+                    self._files.journal.write(entry.id, entry)
+                steps = restoration.restore(entry.steps, self._files.snapshotter)
+                for step in steps:
+                    if not step.reason:
+                        self._files.note(step.path)
+                return steps
 
         try:
-            done = await in_thread(work)
+            steps = await in_thread(work)
         except TimeoutError:
             raise UsageError("Another crushpy is restoring files.", "Try again in a moment.") from None
         except OSError as error:
@@ -416,8 +417,9 @@ class Rewinder:
             if fresh:
                 self._files.journal.remove(entry.id)
             raise
+        done = [step for step in steps if not step.reason]
         changes = self._files.recorded(
-            (RecordedChange(step.path, step.now, step.target) for step in done.steps),
+            (RecordedChange(step.path, step.now, step.target) for step in done),
             root_id=entry.root_id,
             session_id=entry.session_id,
             source=entry.source,
@@ -427,15 +429,13 @@ class Rewinder:
         await self._store.file_changes.add(changes)
         continued = await self._fork(entry.fork) if entry.fork else None
         self._files.journal.remove(entry.id)
-        return RewindOutcome(tuple(step.path for step in done.steps), done.conflicts, continued)
+        conflicts = tuple(step for step in steps if step.reason)
+        return RewindOutcome(tuple(step.path for step in done), conflicts, continued)
 
     async def _fork(self, fork: JournalFork) -> SessionInfo:
+        with suppress(UsageError):  # it was made before an interruption
+            return await self._store.sessions.find(fork.fork_id)
         source = await self._store.sessions.find(fork.session_id)
-        made = {
-            session.id: session for session in await self._store.sessions.load_conversation(source.root_id)
-        }
-        if fork.fork_id in made:
-            return made[fork.fork_id]
         target = await self.target(fork.session_id, fork.message_id)
         forked = await fork_session(
             self._store, source, target.message.id, before=target.ends_before, fork_id=fork.fork_id
@@ -445,7 +445,7 @@ class Rewinder:
     async def finish(self, root_id: str = "") -> list[str]:
         """Finishes interrupted restorations of a conversation or in this workspace; returns messages."""
         said: list[str] = []
-        for entry in await in_thread(self._files.journal.unfinished, root_id, str(self._files.workspace)):
+        for _, entry in await in_thread(self._files.journal.find_left, root_id, str(self._files.workspace)):
             try:
                 outcome = await uncancellable(self._carry_out(entry, fresh=False))
             except CrushpyError as error:

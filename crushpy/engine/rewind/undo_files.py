@@ -1,5 +1,6 @@
 """The undo storage of one workspace: object store, index and journal, created when first used."""
 
+import os
 import platform
 import threading
 import time
@@ -13,10 +14,10 @@ import msgspec
 
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
-from crushpy.undo.journal import InterruptedCommand, Journal, RunningCommand, RunningCommands
+from crushpy.undo.journal import JournalEntry, Notes, RunningCommand, owner_runs
 from crushpy.undo.object_store import FileSnapshotter, ObjectStore, committed, hash_of
 from crushpy.undo.states import FileState, RecordedChange
-from crushpy.undo.workspace_index import IndexFile, WorkspaceIndex
+from crushpy.undo.workspace_index import WorkspaceIndex, read_index, write_index
 from crushpy.util.uncancellable import in_thread
 
 JOURNAL = "journal"
@@ -57,8 +58,9 @@ class UndoFiles:
         return FileSnapshotter(store, self.workspace, self.settings.max_file_mb * MEGABYTE)
 
     @property
-    def journal(self) -> Journal:
-        return Journal(self.folder / JOURNAL)
+    def journal(self) -> Notes[JournalEntry]:
+        """The restorations that were started and not finished."""
+        return Notes(self.folder / JOURNAL, JournalEntry)
 
     @cached_property
     def machine(self) -> str:
@@ -107,16 +109,15 @@ class UndoFiles:
             index = self._index
             if index is not None and (self._holds_index or index.changed):
                 with suppress(OSError):  # otherwise everything is read again
-                    self.index_file.write(index.rows())
+                    write_index(self.index_file, index.rows())
             if self._holds_index:
-                self.running.clear()
-                self._own_index().remove()
+                remove_files(self._note, self._note.with_suffix(".index"))
 
     def _opened_index(self) -> WorkspaceIndex:
         if self._index is None:
             self._index = self._made_index()
-            self._index.take(self.index_file.read(), only_kept=True)
-            self.running.sweep()
+            self._index.take(read_index(self.index_file), only_kept=True)
+            self._sweep()
             if self._stopped:
                 self._index.stop()
         return self._index
@@ -139,14 +140,19 @@ class UndoFiles:
         return hash_of(str(self.workspace).encode("utf-8", "surrogateescape"))[:32]
 
     @property
-    def index_file(self) -> IndexFile:
-        return IndexFile(self.folder / WORKSPACES / f"{self._name}.index", str(self.workspace))
+    def index_file(self) -> Path:
+        return self.folder / WORKSPACES / f"{self._name}.index"
 
     # --- while a command runs ----------------------------------------------------------------------------
 
+    @property
+    def commands(self) -> Notes[RunningCommand]:
+        return Notes(self.folder / RUNNING, RunningCommand)
+
     @cached_property
-    def running(self) -> RunningCommands:
-        return RunningCommands(self.folder / RUNNING, self._name)
+    def _note(self) -> Path:
+        """The note of this process in this workspace. Beside it is the index while a command runs."""
+        return self.commands.own_file(self._name)
 
     def keep_index(self, command: RunningCommand | None = None) -> None:
         """Stores what is needed to find the changes of `command` if crushpy is killed; without one, the index
@@ -154,22 +160,40 @@ class UndoFiles:
         with self._looking:
             index = self._index if command is not None or self._holds_index else None
             if index is not None and (index.changed or not self._holds_index):
-                self._own_index().write(index.rows())
+                write_index(self._note.with_suffix(".index"), index.rows())
                 self._holds_index = True
             if command is not None:
-                self.running.write(command)
+                self.commands.write(self._name, command, sync=False)
 
-    def changes_of(self, left: InterruptedCommand) -> list[RecordedChange]:
+    def beat(self) -> None:
+        """Notes that crushpy is alive, and so is the command."""
+        with suppress(OSError):
+            os.utime(self._note)
+
+    def end_command(self) -> None:
+        """Notes that no command runs."""
+        remove_files(self._note)
+
+    def _sweep(self) -> None:
+        """Removes the indexes of processes that were killed while no command ran."""
+        for file in self.commands.folder.glob("*.index"):
+            if not owner_runs(file) and not file.with_suffix(".json").exists():
+                remove_files(file)
+
+    def changes_since(self, stored_index: Path) -> list[RecordedChange]:
         """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
-        rows = IndexFile(left.index, str(self.workspace)).read()
+        rows = read_index(stored_index)
         if not rows:
-            raise FileNotFoundError(2, "the previous state of the folder is unknown", str(left.index))
+            raise FileNotFoundError(2, "the previous state of the folder is unknown", str(stored_index))
         index = self._made_index()
         index.take(rows)
         return index.scan()
 
-    def _own_index(self) -> IndexFile:
-        return IndexFile(self.running.index, str(self.workspace))
+
+def remove_files(*files: Path) -> None:
+    for file in files:
+        with suppress(OSError):
+            file.unlink()
 
 
 def any_unfinished(folder: Path) -> bool:
@@ -194,7 +218,7 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
 
     def of_indexes() -> set[str]:
         files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
-        return _kept(state for file in files for _, _, state in IndexFile(file, "").read())
+        return _kept(state for file in files for _, _, state in read_index(file))
 
     last, needed = 0, await in_thread(of_indexes)
     while hashes:
@@ -209,8 +233,8 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
 def _remove_index(folder: Path, cwd: str) -> set[str]:
     """Removes the index of a folder without conversations; returns what only the index referred to."""
     index = UndoFiles(folder, Path(cwd), UndoSettings()).index_file
-    found = _kept(state for _, _, state in index.read())
-    index.remove()
+    found = _kept(state for _, _, state in read_index(index))
+    remove_files(index)
     return found
 
 

@@ -86,6 +86,14 @@ class ConversationEntry(StatementRow, frozen=True, gc=False):
     imported: str = ''
 
 
+class ConversationUsageRow(StatementRow, frozen=True, gc=False):
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost: float
+
+
 class DraftRow(StatementRow, frozen=True, gc=False):
     session_id: str
     id: str
@@ -274,6 +282,7 @@ class SessionRow(StatementRow, frozen=True, gc=False):
     imported: str
     breaker: str
     mode: str
+    budget: str
     system: str
 
 
@@ -292,14 +301,6 @@ class TaskResult(StatementRow, frozen=True, gc=False):
     context_summary: str | None = None
     summary_model: str = ''
     cost: float = 0.0
-
-
-class TaskUsageRow(StatementRow, frozen=True, gc=False):
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost: float
 
 
 class TipRow(StatementRow, frozen=True, gc=False):

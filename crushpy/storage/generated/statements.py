@@ -13,6 +13,7 @@ from crushpy.storage.generated.rows import (
     ClaimRow,
     ContextStatusRow,
     ConversationEntry,
+    ConversationUsageRow,
     DraftRow,
     FileChangeRow,
     FileStateRow,
@@ -32,7 +33,6 @@ from crushpy.storage.generated.rows import (
     SessionRow,
     TaskListRow,
     TaskResult,
-    TaskUsageRow,
     TipRow,
     UnfinishedTasksRow,
     UsageSumRow,
@@ -55,7 +55,7 @@ FIND_SESSION: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session
@@ -70,7 +70,7 @@ FIND_SESSIONS_FROM: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session
@@ -85,7 +85,7 @@ LIST_SESSIONS: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session
@@ -104,11 +104,11 @@ INSERT_SESSION: Statement[Any] = Statement(
     """
     INSERT INTO session (id, root_id, parent_id, kind, generation, title, cwd, model, compaction,
     system, created_at, updated_at, ended_at, end_reason, message_count, input_tokens, output_tokens,
-    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, system_hash)
-    VALUES (:id, :root_id, :parent_id, :kind, :generation, :title, :cwd, :model, :compaction, :system,
-    :created_at, :updated_at, :ended_at, :end_reason, :message_count, :input_tokens, :output_tokens,
-    :cache_read_tokens, :cache_write_tokens, :cost, :todos, :grants, :imported, :breaker, :mode,
-    :system_hash)
+    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, budget,
+    system_hash) VALUES (:id, :root_id, :parent_id, :kind, :generation, :title, :cwd, :model,
+    :compaction, :system, :created_at, :updated_at, :ended_at, :end_reason, :message_count,
+    :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :cost, :todos, :grants,
+    :imported, :breaker, :mode, :budget, :system_hash)
     """,
 )
 UPDATE_SESSION: Statement[Any] = Statement(
@@ -119,8 +119,9 @@ UPDATE_SESSION: Statement[Any] = Statement(
     (CAST(:new_end_reason AS TEXT) IS NULL) THEN session.ended_at ELSE :new_ended_at END,
     end_reason=coalesce(:new_end_reason, session.end_reason), todos=coalesce(:new_todos, session.todos),
     grants=coalesce(:new_grants, session.grants), breaker=coalesce(:new_breaker, session.breaker),
-    mode=coalesce(:new_mode, session.mode), system_hash=coalesce(:new_system_hash, session.system_hash)
-    WHERE session.id = :session AND session.kind != 'deleted'
+    mode=coalesce(:new_mode, session.mode), budget=coalesce(:new_budget, session.budget),
+    system_hash=coalesce(:new_system_hash, session.system_hash) WHERE session.id = :session AND
+    session.kind != 'deleted'
     """,
     postgres="""
     UPDATE session SET title=coalesce(:new_title, session.title), model=coalesce(:new_model,
@@ -129,8 +130,9 @@ UPDATE_SESSION: Statement[Any] = Statement(
     WHEN (CAST(:new_end_reason AS TEXT) COLLATE "C" IS NULL) THEN session.ended_at ELSE :new_ended_at
     END, end_reason=coalesce(:new_end_reason, session.end_reason), todos=coalesce(:new_todos,
     session.todos), grants=coalesce(:new_grants, session.grants), breaker=coalesce(:new_breaker,
-    session.breaker), mode=coalesce(:new_mode, session.mode), system_hash=coalesce(:new_system_hash,
-    session.system_hash) WHERE session.id = :session AND session.kind != 'deleted'
+    session.breaker), mode=coalesce(:new_mode, session.mode), budget=coalesce(:new_budget,
+    session.budget), system_hash=coalesce(:new_system_hash, session.system_hash) WHERE session.id =
+    :session AND session.kind != 'deleted'
     """,
 )
 END_SESSION: Statement[Any] = Statement(
@@ -301,7 +303,7 @@ FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
@@ -315,7 +317,7 @@ FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
@@ -390,37 +392,25 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     WHERE session.kind != 'deleted' AND session.updated_at >= :since
     """,
 )
-SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
+SUM_CONVERSATION_USAGE: Statement[ConversationUsageRow] = Statement(
     """
-    WITH RECURSIVE task(id) AS
-    (SELECT session.id AS id
-    FROM session
-    WHERE session.kind = 'task' AND session.root_id = :root UNION SELECT session.id AS id
-    FROM session JOIN task ON session.parent_id = task.id)
-     SELECT coalesce(CAST(sum(session.input_tokens) AS INTEGER), 0) AS input_tokens,
+    SELECT coalesce(CAST(sum(session.input_tokens) AS INTEGER), 0) AS input_tokens,
     coalesce(CAST(sum(session.output_tokens) AS INTEGER), 0) AS output_tokens,
     coalesce(CAST(sum(session.cache_read_tokens) AS INTEGER), 0) AS cache_read_tokens,
     coalesce(CAST(sum(session.cache_write_tokens) AS INTEGER), 0) AS cache_write_tokens,
     coalesce(CAST(sum(session.cost) AS FLOAT), 0) AS cost
     FROM session
-    WHERE session.id IN (SELECT task.id
-    FROM task) AND session.root_id = :root
+    WHERE session.root_id = :root
     """,
-    TaskUsageRow,
+    ConversationUsageRow,
     postgres="""
-    WITH RECURSIVE task(id) AS
-    (SELECT session.id AS id
-    FROM session
-    WHERE session.kind = 'task' AND session.root_id = :root UNION SELECT session.id AS id
-    FROM session JOIN task ON session.parent_id = task.id)
-     SELECT coalesce(CAST(sum(session.input_tokens) AS BIGINT), 0) AS input_tokens,
+    SELECT coalesce(CAST(sum(session.input_tokens) AS BIGINT), 0) AS input_tokens,
     coalesce(CAST(sum(session.output_tokens) AS BIGINT), 0) AS output_tokens,
     coalesce(CAST(sum(session.cache_read_tokens) AS BIGINT), 0) AS cache_read_tokens,
     coalesce(CAST(sum(session.cache_write_tokens) AS BIGINT), 0) AS cache_write_tokens,
     coalesce(CAST(sum(session.cost) AS DOUBLE PRECISION), 0) AS cost
     FROM session
-    WHERE session.id IN (SELECT task.id
-    FROM task) AND session.root_id = :root
+    WHERE session.root_id = :root
     """,
 )
 SUM_SUMMARY_COST: Statement[Any] = Statement(
@@ -437,7 +427,7 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session JOIN boundary ON boundary.child_id = session.id
@@ -451,7 +441,7 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    coalesce((SELECT system_prompt.text
+    session.budget, coalesce((SELECT system_prompt.text
     FROM system_prompt
     WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session JOIN boundary ON boundary.child_id = session.id
@@ -1229,7 +1219,7 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
+    session.budget, session.system_hash
     FROM session ORDER BY session.id LIMIT :many
     """,
 ),
@@ -1395,7 +1385,7 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
+    session.budget, session.system_hash
     FROM session
     WHERE (session.id) > (:after_id) ORDER BY session.id LIMIT :many
     """,
@@ -1580,19 +1570,20 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     """
     INSERT INTO session (id, root_id, parent_id, kind, generation, title, cwd, model, compaction,
     system, created_at, updated_at, ended_at, end_reason, message_count, input_tokens, output_tokens,
-    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, system_hash)
-    VALUES (:id, :root_id, :parent_id, :kind, :generation, :title, :cwd, :model, :compaction, :system,
-    :created_at, :updated_at, :ended_at, :end_reason, :message_count, :input_tokens, :output_tokens,
-    :cache_read_tokens, :cache_write_tokens, :cost, :todos, :grants, :imported, :breaker, :mode,
-    :system_hash) ON CONFLICT (id) DO UPDATE SET root_id = excluded.root_id, parent_id =
-    excluded.parent_id, kind = excluded.kind, generation = excluded.generation, title = excluded.title,
-    cwd = excluded.cwd, model = excluded.model, compaction = excluded.compaction, system =
-    excluded.system, created_at = excluded.created_at, updated_at = excluded.updated_at, ended_at =
-    excluded.ended_at, end_reason = excluded.end_reason, message_count = excluded.message_count,
-    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, cache_read_tokens =
-    excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, cost = excluded.cost,
-    todos = excluded.todos, grants = excluded.grants, imported = excluded.imported, breaker =
-    excluded.breaker, mode = excluded.mode, system_hash = excluded.system_hash
+    cache_read_tokens, cache_write_tokens, cost, todos, grants, imported, breaker, mode, budget,
+    system_hash) VALUES (:id, :root_id, :parent_id, :kind, :generation, :title, :cwd, :model,
+    :compaction, :system, :created_at, :updated_at, :ended_at, :end_reason, :message_count,
+    :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :cost, :todos, :grants,
+    :imported, :breaker, :mode, :budget, :system_hash) ON CONFLICT (id) DO UPDATE SET root_id =
+    excluded.root_id, parent_id = excluded.parent_id, kind = excluded.kind, generation =
+    excluded.generation, title = excluded.title, cwd = excluded.cwd, model = excluded.model, compaction
+    = excluded.compaction, system = excluded.system, created_at = excluded.created_at, updated_at =
+    excluded.updated_at, ended_at = excluded.ended_at, end_reason = excluded.end_reason, message_count =
+    excluded.message_count, input_tokens = excluded.input_tokens, output_tokens =
+    excluded.output_tokens, cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens =
+    excluded.cache_write_tokens, cost = excluded.cost, todos = excluded.todos, grants = excluded.grants,
+    imported = excluded.imported, breaker = excluded.breaker, mode = excluded.mode, budget =
+    excluded.budget, system_hash = excluded.system_hash
     """,
 ),
     "system_prompt": Statement(

@@ -2,6 +2,8 @@
 maintenance, and whole tables for copying.
 """
 
+from pathlib import Path
+
 from sqlalchemy import Boolean, Float, Integer, func, literal, text, tuple_
 from sqlmodel import SQLModel, and_, delete, insert, or_, select, update
 
@@ -129,15 +131,7 @@ list_candidates = row(
 def _list_tasks(pairs: str):
     """Tasks and branches of the sessions that led to one, started before each was left, and all their
     descendants."""
-    return text(f"""
-WITH RECURSIVE reach (id, last) AS MATERIALIZED ({pairs}),
-task (id) AS (
-    SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
-    WHERE session.kind IN ('task', 'branch')
-    AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
-    UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
-)
-SELECT id FROM task""")  # noqa: S608
+    return text(Path(__file__).with_name("tasks_of_lineage.sql").read_text().strip().format(pairs=pairs))
 
 
 list_tasks_of_lineage = Forms(

@@ -37,7 +37,10 @@ find_sessions_from = limited(_full.where(_S.id >= p("start"), _not_deleted).orde
 list_sessions = _full.where(_S.root_id == p("root"), _not_deleted).order_by(_S.created_at, _S.generation)
 list_session_ids = select(_S.id)
 insert_session = insert(_S)
-_updated = ("title", "model", "compaction", "mode", "end_reason", "todos", "grants", "breaker", "system_hash")
+_updated = (
+    *("title", "model", "compaction", "mode", "budget", "end_reason", "todos", "grants", "breaker"),
+    "system_hash",
+)
 update_session = (
     update(_S)
     .where(_this)
@@ -165,13 +168,10 @@ sum_usage = row(
         .where(*_since),
     ),
 )
-# Tasks and the sessions that continue them.
-_task = select(_S.id).where(_S.kind == "task", _S.root_id == p("root")).cte("task", recursive=True)
-_task = _task.union(select(_S.id).join(_task, _S.parent_id == _task.c.id))
-sum_task_usage = row(
-    "TaskUsageRow",
+sum_conversation_usage = row(
+    "ConversationUsageRow",
     select(*(func.coalesce(_total(getattr(_S, name)), 0).label(name) for name in _figures)).where(
-        _S.id.in_(select(_task.c.id)), _S.root_id == p("root")
+        _S.root_id == p("root")
     ),
 )
 sum_summary_cost = (
