@@ -34,9 +34,6 @@ DEMO_INFO = ModelInfo(
 )
 """The built-in model. Its window is small, so that it can be filled within minutes."""
 
-LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio", "llamafile", "hosted_vllm", "vllm", "llama_cpp"})
-"""Providers that run on the user's own machine, free of charge."""
-
 _FILE = "model_prices_and_context_window_backup.json"
 _PER_MILLION = 1_000_000
 _CHAT_MODES = ("chat", "responses")
@@ -150,7 +147,7 @@ def cost(info: ModelInfo, usage: Usage) -> float:
 
 def _from_entry(name: str, entry: CatalogEntry | None) -> ModelInfo:
     # Local models are free, and those whose name says so.
-    free = name.partition("/")[0] in LOCAL or name.endswith(":free")
+    free = bool(vendors.vendor_of(name.partition("/")[0]).local) or name.endswith(":free")
     prices: dict[str, Any] = {"input_cost": 0.0, "output_cost": 0.0} if free else {}
     if entry is None:
         return ModelInfo(name=name, context_window=DEFAULT_WINDOW, **prices)

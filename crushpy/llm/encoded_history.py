@@ -4,8 +4,8 @@ A history grows by a few messages from request to request. All but its end stays
 the status change only the last two user turns.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from threading import Lock
 
 import msgspec
@@ -32,14 +32,13 @@ class EncodedHistories:
     """The cached histories of one provider."""
 
     def __init__(self) -> None:
-        self._caches: OrderedDict[tuple[str, str], _Cache] = OrderedDict()
+        self._cache_of = lru_cache(MAX_HISTORIES)(_new_cache)
         self._lock = Lock()
         """A thread may encode a large history while a sub-agent sends a request."""
 
     def is_slow_to_encode(self, request: Request) -> bool:
         """Whether the request has many new messages, or a very long one."""
-        cache = self._find_cache(request)
-        new = request.messages[len(cache) if cache is not None else 0 :]
+        new = request.messages[len(self._find_cache(request)) :]
         return len(new) > MAX_INLINE_MESSAGES or any(message.length > LONG_MESSAGE_CHARS for message in new)
 
     def encode(
@@ -54,25 +53,26 @@ class EncodedHistories:
         messages = request.messages
         with self._lock:
             cache = self._find_cache(request)
-            if cache is None or not (cache.is_prefix_of(messages) and _is_separate(messages, len(cache))):
-                cache = _Cache(bytearray)
+            if len(cache) and not (cache.is_prefix_of(messages) and _is_separate(messages, len(cache))):
+                cache.advance(())
             form = request.return_thinking, request.status_placement, bool(request.deferred)
             if added := cache.advance(messages[: _count_stable(messages)], form):
                 part = msgspec.structs.replace(request, messages=added, status="")
                 entries = _encode_entries(write(part))
                 cache.state.extend(b"," + entries if cache.state and entries else entries)
-                key = request.model, messages[0].id
-                self._caches[key] = cache
-                self._caches.move_to_end(key)
-                if len(self._caches) > MAX_HISTORIES:
-                    self._caches.popitem(last=False)
             part = msgspec.structs.replace(request, messages=messages[len(cache) :])
             end = _encode_entries((write_end or write)(part))
             entries = b",".join(part for part in (_encode_entries(first), cache.state, end) if part)
             return [msgspec.Raw(entries)] if entries else []
 
-    def _find_cache(self, request: Request) -> _Cache | None:
-        return self._caches.get((request.model, request.messages[0].id)) if request.messages else None
+    def _find_cache(self, request: Request) -> _Cache:
+        """An empty one for a short request, such as that for a title: it takes the place of no other."""
+        first = request.messages[0].id if _count_stable(request.messages) else ""
+        return self._cache_of(request.model, first) if first else _Cache(bytearray)
+
+
+def _new_cache(model: str, first_message: str) -> _Cache:
+    return _Cache(bytearray)
 
 
 def _encode_entries(entries: Sequence[Json]) -> bytes:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -13,83 +14,22 @@ from crushpy.llm import errors
 
 TEXT_LIMIT = 600
 
-OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|string_above_max_length|request_too_large"
-    r"|exceed\w*\b.{0,60}\bcontext.(?:window|length|size|limit)"
-    r"|context.(?:window|length|size|limit).{0,60}\b(?:exceed|overflow|too small)"
-    r"|maximum (?:context|prompt|model) length|maximum context length"
-    r"|(?:prompt|input) (?:is )?too long|input tokens exceeded|prompt exceeds max length"
-    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|token count of \d+ exceeds"
-    r"|loaded with context length of only|greater than the context length|reached context length"
-    r"|n_keep.{0,20}>= ?n_ctx|longer than the model's context|exceeded model token limit"
-    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|reduce your prompt"
-    r"|request exceeds the maximum size|too many total text bytes|max_new_tokens`? must be <="
-    r"|size limit exceeded by \d+ tokens",
-    re.IGNORECASE | re.DOTALL,
-)
 
-_NUMBER = r"(\d[\d,_]{0,20})"
-LIMITS = tuple(
-    re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE)
-    for pattern in (
-        r"maximum (?:context|prompt|model) length(?: is| of|:)? #",
-        r"# maximum context length",
-        r"\d tokens > # maximum",
-        r"exceed context limit: [\d,]+ \+ [\d,]+ > #",
-        r"maximum number of tokens allowed \(?#",
-        r"available context size \(?#",
-        r"context length of(?: only)? #",
-        r"context length \(#",
-        r"n_ctx\W{1,4}#",
-        r"context window of #",
-        r"token limit: #",
-        r"exceeds the limit of #",
-        r"must be <= #",
-        r"limit is #",
-    )
-)
+class ErrorTable(msgspec.Struct):
+    """The content of `error_patterns.toml`."""
 
-TOO_LARGE_FOR_RATE = re.compile(
-    r"request too large.{0,200}(?:tokens per min|\bTPM\b)", re.IGNORECASE | re.DOTALL
-)
-NO_CREDIT = re.compile(
-    r"insufficient_quota|insufficient (?:balance|credit|funds)|credit balance is too low|payment required"
-    r"|billing_hard_limit|billing_not_active|requires more credits|credits are depleted|arrearage",
-    re.IGNORECASE,
-)
-FILTERED = re.compile(
-    r"\b(?:content_filter|invalid_prompt)\b|content (?:filtering|management) policy"
-    r"|ResponsibleAIPolicyViolation",
-    re.IGNORECASE,
-)
-WRONG_KEY = re.compile(r"api key not valid|invalid.{0,10}api.?key|api_key_invalid|no api.?key", re.IGNORECASE)
-NO_MEMORY = re.compile(
-    r"requires more system memory|cudaMalloc failed|(?:failed|unable) to allocate.{0,40}(?:buffer|memory)"
-    r"|\bout of memory\b|runner process has terminated: signal: killed",
-    re.IGNORECASE,
-)
-"""Errors of local servers that cannot load a model."""
-LATE_SYSTEM = re.compile(
-    r"system (?:message|prompt|role)s?.{0,40}(?:beginning|first|start|position|order|only|once)"
-    r"|roles? must alternate|only (?:user|the).{0,40}roles? (?:are|is) supported|unexpected role.{0,20}system"
-    r"|unexpected.{0,30}system.{0,30}after",
-    re.IGNORECASE | re.DOTALL,
-)
+    status_of_code: dict[str, int]
+    limits: list[str]
+    patterns: dict[str, list[str]]
 
-STATUS_OF_CODE = {
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "resource_exhausted": 429,
-    "overloaded_error": 529,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "invalid_request_error": 400,
-    "request_too_large": 413,
-    "timeout_error": 408,
-}
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+
+
+_TABLE = msgspec.toml.decode(Path(__file__).with_name("error_patterns.toml").read_bytes(), type=ErrorTable)
+_PATTERNS = {meaning: _compile("|".join(patterns)) for meaning, patterns in _TABLE.patterns.items()}
+_LIMITS = [_compile(pattern.replace("#", r"(\d[\d,_]{0,20})")) for pattern in _TABLE.limits]
 
 
 class ErrorSource(msgspec.Struct, frozen=True):
@@ -112,6 +52,10 @@ class ErrorBody(msgspec.Struct, frozen=True):
     """The provider's own name or number of the error."""
     raw: str = ""
     """The complete response, to be searched for patterns."""
+
+    def says(self, meaning: str) -> bool:
+        """Whether it contains one of the patterns with this meaning."""
+        return _PATTERNS[meaning].search(self.raw) is not None
 
 
 def read_body(body: bytes | str | Json) -> ErrorBody:
@@ -150,26 +94,26 @@ def classify(
     """The error to raise for a response with `status`; None: for an error object inside a stream."""
     if status is None:
         number = int(body.code) if body.code.isdigit() else 0
-        status = number if 400 <= number < 600 else STATUS_OF_CODE.get(body.code.lower(), 500)
+        status = number if 400 <= number < 600 else _TABLE.status_of_code.get(body.code.lower(), 500)
     said = f"{source.where} ({status}): {body.text}" if body.text else f"{source.where} ({status})"
-    if NO_CREDIT.search(body.raw) or status == 402:
+    if body.says("no_credit") or status == 402:
         return errors.AuthenticationFailed(
             f"no credit left for {source.model} at {said}",
             "Add credit to the account the key belongs to, or switch the model.",
             status=status,
         )
-    if status in (400, 500) and FILTERED.search(body.raw):
+    if status in (400, 500) and body.says("filtered"):
         return errors.Refused(f"{source.model} refused to answer: {said}", status=status)
-    if TOO_LARGE_FOR_RATE.search(body.raw):
+    if body.says("too_large_for_rate"):
         return errors.ContextOverflow(f"the request is larger than the rate limit of {said}", status=status)
-    if status not in (401, 403, 429) and (status == 413 or OVERFLOW.search(body.raw)):
+    if status not in (401, 403, 429) and (status == 413 or body.says("overflow")):
         return errors.ContextOverflow(
             f"the request is larger than the window of {source.model} at {said}",
             "Start a new session, or choose a model with a larger window.",
             status=status,
             limit=read_limit(body.raw),
         )
-    if status in (401, 403) or (status == 400 and WRONG_KEY.search(body.raw)):
+    if status in (401, 403) or (status == 400 and body.says("wrong_key")):
         return errors.AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
     if status == 429:
         wait = retry_after(headers or {}, body.raw, time.time() if now is None else now)
@@ -183,7 +127,7 @@ def classify(
             "`crushpy models` lists the models that can be used. Also check the server's address.",
             status=status,
         )
-    if status >= 500 and NO_MEMORY.search(body.raw):
+    if status >= 500 and body.says("no_memory"):
         return errors.BadRequest(
             f"{source.model} does not fit in the memory of {said}",
             "Choose a smaller model, or a smaller window: "
@@ -204,7 +148,7 @@ def classify(
 
 def read_limit(text: str) -> int | None:
     """The window that an overflow error names."""
-    for pattern in LIMITS:
+    for pattern in _LIMITS:
         if found := pattern.search(text):
             return int(found[1].replace(",", "").replace("_", "")) or None
     return None
@@ -253,7 +197,7 @@ def _until(text: str, now: float) -> float | None:
 
 def refuses_late_system(status: int, body: ErrorBody) -> bool:
     """Whether a server refuses a system message that is not the first: some chat templates do."""
-    return status in (400, 422, 500) and bool(LATE_SYSTEM.search(body.raw))
+    return status in (400, 422, 500) and body.says("late_system")
 
 
 def _key_hint(source: ErrorSource) -> str:

@@ -4,11 +4,12 @@ A subclass implements one protocol: how a request is encoded and where it is sen
 """
 
 import asyncio
+import math
 import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
@@ -23,7 +24,8 @@ from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
-from crushpy.llm.vendors import Endpoint
+from crushpy.llm.text_calls import TextCalls
+from crushpy.llm.vendors import Endpoint, on_loopback
 from crushpy.util.read_json import decode_json
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class ReplyReader(ABC):
     def __init__(self, model: str = "") -> None:
         self.ended = False
         """The protocol's end mark was received; the rest of the stream is ignored."""
+        self.failure: CutStream | Reported | None = None
+        """Of an event; raised once the pieces before it are delivered."""
         self.unfinished: list[Json] = []
         """The blocks of a turn that the model paused, in the server's own form; usually empty."""
         self._model = model
@@ -86,6 +90,10 @@ class ReplyReader(ABC):
     @abstractmethod
     def read_whole(self, reply: Json) -> list[Piece] | None:
         """The pieces of a reply that is not a stream; None if it is not a reply."""
+
+    def last_pieces(self) -> list[Piece]:
+        """The pieces that were held back until the end of the stream. Called once, before `end`."""
+        return []
 
     @abstractmethod
     def end(self) -> Done | None:
@@ -117,13 +125,19 @@ class HttpProvider(ABC, Generic[Quirks]):
             **self.headers,
             **key_headers("" if endpoint.bearer else key_header, endpoint.key),
         }
-        self._timeouts = timeouts or Timeouts()
+        self._local = on_loopback(self._base)
+        self._timeouts = timeouts or reply_timeouts(self._base, endpoint.timeout_s)
         self._client = Client(self._timeouts)
         self._histories = EncodedHistories()
 
     def _name(self, request: Request) -> str:
         """The server's name for the model."""
         return request.model.removeprefix(f"{self._endpoint.vendor}/")
+
+    def _text_calls(self, request: Request) -> TextCalls | None:
+        """Reads calls from a reply's text, if the server is on this machine or the settings say so."""
+        chosen = self._endpoint.text_calls
+        return TextCalls(request) if request.tools and (self._local if chosen is None else chosen) else None
 
     # --- implemented by a protocol
 
@@ -193,6 +207,8 @@ class HttpProvider(ABC, Generic[Quirks]):
                 async with aclosing(self._read(request, response, reader)) as pieces:
                     async for piece in pieces:
                         yield piece
+                for piece in reader.last_pieces():
+                    yield piece
                 done = reader.end()
                 if done is None:
                     raise CutStream(f"the reply of {self._url(request)} ended before its end mark")
@@ -263,11 +279,11 @@ class HttpProvider(ABC, Generic[Quirks]):
         last_piece = last_yield = time.monotonic()
         try:
             async for events in self._receive_events(request, response):
-                pieces, failure = self._parse(request, reader, events)
-                for piece in pieces:
+                for piece in _join_texts(self._parse(request, reader, events)):
+                    last_piece = time.monotonic()
                     yield piece
-                if failure is not None:
-                    raise failure
+                if reader.failure is not None:
+                    raise reader.failure
                 if time.monotonic() - last_yield > MAX_BLOCK_S:
                     # A stream without pauses must not block key presses.
                     await asyncio.sleep(0)
@@ -277,10 +293,7 @@ class HttpProvider(ABC, Generic[Quirks]):
                 if reader.finished:
                     response.idle_timeout = AFTER_FINISH_TIMEOUT_S
                 # A server may send keep-alives forever without a piece of the reply.
-                now = time.monotonic()
-                if pieces:
-                    last_piece = now
-                elif now - last_piece > self._timeouts.response:
+                if time.monotonic() - last_piece > self._timeouts.response:
                     raise TimedOut(f"{self._url(request)} sent nothing but keep-alives for too long")
         except HttpError:
             if not reader.finished:
@@ -307,23 +320,17 @@ class HttpProvider(ABC, Generic[Quirks]):
         reader.ended = True
         return pieces
 
-    def _parse(
-        self, request: Request, reader: ReplyReader, events: list[bytes]
-    ) -> "tuple[list[Piece], CutStream | Reported | None]":
-        """The pieces of the events, and the failure after them if there is one."""
-        pieces: list[Piece] = []
-        failure: CutStream | Reported | None = None
+    def _parse(self, request: Request, reader: ReplyReader, events: list[bytes]) -> Iterator[Piece]:
+        """The pieces of the events, up to the end mark or a failure."""
         for event in events:
-            if event == END_MARK:
-                reader.ended = True
+            reader.ended = reader.ended or event == END_MARK
             if reader.ended:
-                break
+                return
             try:
-                pieces += reader.feed(self._decode_object(request, event))
+                yield from reader.feed(self._decode_object(request, event))
             except (CutStream, Reported) as error:
-                failure = error
-                break
-        return (pieces if len(pieces) < 2 else list(_join_texts(pieces))), failure
+                reader.failure = error
+                return
 
     def _decode_object(self, request: Request, data: bytes) -> Json:
         try:
@@ -347,7 +354,7 @@ class HttpProvider(ABC, Generic[Quirks]):
         return ErrorSource(request.model, self._url(request), origin, key_sent)
 
 
-def _join_texts(pieces: list[Piece]) -> Iterator[Piece]:
+def _join_texts(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Join neighbouring texts that arrived together."""
     for kind, group in groupby(pieces, type):
         if kind is TextPiece or kind is ThinkingPiece:
@@ -355,6 +362,12 @@ def _join_texts(pieces: list[Piece]) -> Iterator[Piece]:
             yield kind("".join(texts))
         else:
             yield from group
+
+
+def reply_timeouts(api_base: str, chosen: float | None) -> Timeouts:
+    """A slow server on this machine is waited for as long as the connection lives."""
+    limit = chosen or (math.inf if on_loopback(api_base) else 0.0)
+    return Timeouts(response=limit, idle=limit) if limit else Timeouts()
 
 
 def key_headers(header: str, key: str | None) -> dict[str, str]:
@@ -389,20 +402,14 @@ class EventReader:
         """Bytes of both."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
+        self._rest.append(chunk)
+        self._held += len(chunk)
         events: list[bytes] = []
         if b"\n" in chunk:
-            lines = chunk.split(b"\n")
-            if self._rest:
-                lines[0] = b"".join((*self._rest, lines[0]))
-                self._rest.clear()
-            chunk = lines.pop()
-            for line in lines:
-                if (event := self._line(line)) is not None:
-                    events.append(event)
-            self._held = sum(map(len, self._data))
-        if chunk:
-            self._rest.append(chunk)
-            self._held += len(chunk)
+            *lines, rest = b"".join(self._rest).split(b"\n")
+            self._rest = [rest]
+            events = [event for line in lines if (event := self._line(line)) is not None]
+            self._held = len(rest) + sum(map(len, self._data))
         if self._held > MAX_EVENT_BYTES:
             raise CutStream(f"the server sent an event of more than {MAX_EVENT_BYTES:,} bytes")
         return events

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -45,6 +46,13 @@ class KeyOrigin(Data, frozen=True):
     def store(self) -> str:
         """Where a stored key is, for people."""
         return f"the file {Paths().key_file}" if self.in_file else "the keyring"
+
+    @property
+    def state(self) -> str:
+        """Whether there is a key, for people."""
+        if self.stored and not self.held:
+            return f"key stored in {self.store}"
+        return f"{self.variable or 'a variable'} is {'set' if self.held else 'not set'}"
 
 
 def find_key(
@@ -164,11 +172,11 @@ def require_provider(name: str, settings: Settings) -> str:
     if wanted in settings.providers:
         return wanted
     wanted = wanted.lower()
-    if wanted in vendors.KEYLESS:
-        raise UsageError(f"There is no key to store for {wanted}.", vendors.KEYLESS[wanted])
+    if keyless := vendors.vendor_of(wanted).keyless:
+        raise UsageError(f"There is no key to store for {wanted}.", keyless)
     usual = [*vendors.BY_NAME, "azure"]
     known = {*usual, *settings.providers, *(name.partition("/")[0] for name in catalog.chat_names())}
-    known -= {*vendors.KEYLESS}
+    known = {name for name in known if not vendors.vendor_of(name).keyless}
     if wanted in known:
         return wanted
     import difflib
@@ -305,24 +313,21 @@ def _title(backend: object) -> str:
 
 def _run_with_timeout(work: Callable[[], Answer]) -> Answer:
     """Run `work` in a thread, which is abandoned if the keyring hangs. Raises KeyringUnusable."""
-    answers: list[Answer] = []
-    failures: list[BaseException] = []
+    outcome = Future[Answer]()
 
     def run() -> None:
         try:
-            answers.append(work())
+            outcome.set_result(work())
         except BaseException as error:  # backends raise anything; it is reported below
-            failures.append(error)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, name="keyring", daemon=True)
-    thread.start()
-    thread.join(KEYRING_TIMEOUT_S)
-    if answers:
-        return answers[0]
-    if not failures:
-        raise KeyringUnusable(f"The keyring did not answer within {KEYRING_TIMEOUT_S:g} s: it may be locked.")
-    error = failures[0]
-    if isinstance(error, KeyringUnusable):
-        raise error
+    threading.Thread(target=run, name="keyring", daemon=True).start()
+    try:
+        error = outcome.exception(KEYRING_TIMEOUT_S)
+    except TimeoutError:
+        late = f"The keyring did not answer within {KEYRING_TIMEOUT_S:g} s: it may be locked."
+        raise KeyringUnusable(late) from None
+    if error is None or isinstance(error, KeyringUnusable):
+        return outcome.result()
     said = " ".join(str(error).split())[:200]
     raise KeyringUnusable(f"The keyring cannot be used: {said or type(error).__name__}.") from None

@@ -1,5 +1,6 @@
 """Facts learnt about a model on a server, stored in one private file: its window, the status placement it
-accepts, and the ratio of its tokens to ours. A damaged file is discarded without further harm."""
+accepts, how it writes tool calls, and the ratio of its tokens to ours. A damaged file is discarded without
+further harm."""
 
 import logging
 from collections.abc import Callable
@@ -29,6 +30,8 @@ class LearntModel(Data, frozen=True):
     """As the server named it; 0: what it named was too small."""
     status_placement: str = ""
     """append: its server refused a separate message for the status."""
+    call_form: str = ""
+    """How it wrote tool calls into its text; empty: it did not."""
     ratios: tuple[float, ...] = ()
     """Reported tokens per token counted by us, of the last replies."""
     rough_ratios: tuple[float, ...] = ()
@@ -88,9 +91,9 @@ class LearntModels:
             self._writer.submit(self._write, self._file, model, server, change)
 
     def windows(self, address_of: Callable[[str], str]) -> list[tuple[str, LearntModel]]:
-        """The models whose window was learnt from their current server."""
+        """The models whose window or form of calls was learnt from their current server."""
         current = [(model, self.get(model, address_of(model))) for model in self._models]
-        return [(model, known) for model, known in current if known.window]
+        return [(model, known) for model, known in current if known.window or known.call_form]
 
     def close(self) -> None:
         """Wait until all changes are written."""
@@ -133,7 +136,8 @@ def _identity(model: str, server: str) -> tuple[str, str]:
 
 
 def with_learnt_window(info: ModelInfo, known: LearntModel) -> ModelInfo:
-    """`info` with the learnt window, unless the settings have one."""
+    """`info` with the learnt form of calls, and the learnt window unless the settings have one."""
+    info = msgspec.structs.replace(info, call_form=known.call_form)
     if info.source == "settings" or known.window is None or known.window <= 0:
         return info
     if info.source == "server" and info.context_window == known.window:

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
@@ -17,20 +18,19 @@ from crushpy.llm import model_servers as servers
 from crushpy.llm import provider_factory as factory
 from crushpy.llm.errors import BadRequest, Unavailable
 from crushpy.llm.key_store import locate_key, stored_names
-from crushpy.llm.learnt import LearntModels, with_learnt_window
+from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window
 from crushpy.llm.protocol import ModelInfo, Provider
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import ProviderSettings, Settings
 
+T = TypeVar("T")
 CACHE_LIFETIME_S = 3_600.0
 LOCAL_TIMEOUT_S = 1.0
 """For a local server to list its models; loopback answers in milliseconds or not at all."""
 PORTS_VARIABLE = "CRUSHPY_LOCAL_PORTS"
 """Replaces the default ports: `ollama=11434,vllm=9000`; empty: no local servers."""
-DEFAULT_PORTS = {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
-LOCAL_TITLES = {"ollama": "Ollama", "lm_studio": "LM Studio", "llama_cpp": "llama.cpp", "vllm": "vLLM"}
 
 
 class ServerList(Data, frozen=True):
@@ -38,16 +38,10 @@ class ServerList(Data, frozen=True):
 
     provider: str
     api_base: str
-    key_origin: str = ""
-    """The source of the key used for the request: another key may see other models."""
     models: tuple[servers.ServedModel, ...] = ()
     asked_at: float = 0.0
     failure: str = ""
     """Why the request failed; `models` is then the previous answer, if there is one."""
-
-    @property
-    def cache_key(self) -> tuple[str, str, str]:
-        return self.provider, self.api_base, self.key_origin
 
 
 class ListedModel(Data, frozen=True):
@@ -63,11 +57,15 @@ class ListedModel(Data, frozen=True):
     """Whether its server lists it; None if unknown."""
 
 
-def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[ListedModel]:
-    """All models of the catalog, the settings and `lists`, sorted by name. Contacts no server."""
+def list_models(
+    settings: Settings, lists: Sequence[ServerList] = (), also: Collection[str] = ()
+) -> list[ListedModel]:
+    """All models of the catalog, the settings and `lists`, and those in `also`, sorted by name. Contacts no
+    server."""
     known = {info.name: info for info in catalog.all_models()}
     default = factory.default_model(settings)
     named = {default, settings.small_model, settings.compaction.model, *settings.models}
+    named |= {name for name in also if name not in known}
     named -= {"", factory.UNNAMED}
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
@@ -83,34 +81,30 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
 
 
-def apply_learnt_windows(
-    models: Sequence[ListedModel], settings: Settings, learnt: LearntModels, *, add: bool = False
+def learnt_models(settings: Settings, learnt: LearntModels) -> dict[str, LearntModel]:
+    """What was learnt from errors of the current servers, by the name of the model."""
+    return dict(learnt.windows(lambda name: factory.server_address(name, settings)))
+
+
+def apply_learnt(
+    models: Iterable[ListedModel], known: Mapping[str, LearntModel], learnt: LearntModels
 ) -> list[ListedModel]:
-    """The models with the windows learnt from errors of their servers; `add`: also models known only from
-    such errors."""
-    known = dict(learnt.windows(lambda name: factory.server_address(name, settings)))
-    listed = {model.info.name for model in models}
-    for model in models:
-        if model.api_base and model.info.name not in known:  # it may have been learnt under another name
-            known[model.info.name] = learnt.get(model.info.name, factory.without_secrets(model.api_base))
-    missing = [
-        _list_model(catalog.lookup(name, settings.models.get(name)), settings, named=True)
-        for name in sorted(known)
-        if add and name not in listed
-    ]
-    return [
-        msgspec.structs.replace(model, info=with_learnt_window(model.info, known[model.info.name]))
-        if model.info.name in known
-        else model
-        for model in (*models, *missing)
-    ]
+    """The models with what was learnt about them, `known` by their names, or under another name."""
+
+    def apply(model: ListedModel) -> ListedModel:
+        found = known.get(model.info.name)
+        if found is None and model.api_base:
+            found = learnt.get(model.info.name, factory.without_secrets(model.api_base))
+        return model if found is None else structs.replace(model, info=with_learnt_window(model.info, found))
+
+    return [apply(model) for model in models]
 
 
 def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
     """Remember the window that the user's own server listed, for every name of the model."""
     if model.info.source == "server" and model.api_base:
         window, server = model.info.context_window, factory.without_secrets(model.api_base)
-        learnt.update(model.info.name, server, lambda known: msgspec.structs.replace(known, window=window))
+        learnt.update(model.info.name, server, lambda known: structs.replace(known, window=window))
 
 
 async def list_local_models(
@@ -128,7 +122,7 @@ async def list_local_models(
         ListedModel(
             merge_model_info(name, model, settings),
             ready=server.provider in bases,
-            how=f"{LOCAL_TITLES.get(server.provider, server.provider)} on this machine",
+            how=f"{vendors.vendor_of(server.provider).local or server.provider} on this machine",
             api_base=server.api_base,
             offered=True,
         )
@@ -152,7 +146,7 @@ def merge_model_info(name: str, model: servers.ServedModel, settings: Settings) 
         for field in ("tools", "images", "thinking")
         if (value := getattr(model, field)) is not None and not catalog.is_known(name)
     }
-    return msgspec.structs.replace(info, **changes)
+    return structs.replace(info, **changes)
 
 
 def _list_model(
@@ -179,7 +173,7 @@ def _list_model(
         return ListedModel(info, True, how, base if offered else "", offered)
     if variables:
         return ListedModel(info, False, f"set {variables[0]}")
-    if provider in catalog.LOCAL:
+    if vendors.vendor_of(provider).local:
         return ListedModel(info, False, "needs its server")
     return ListedModel(info, False, "see litellm's docs for its key")
 
@@ -189,25 +183,25 @@ def _list_model(
 
 def cached_lists(settings: Settings) -> list[ServerList]:
     """The cached lists of any age. Contacts no server and opens no keyring."""
-    keys = {_empty_list(endpoint).cache_key for endpoint in _endpoints(settings)}
-    return [listed for listed in _read_cache() if listed.cache_key in keys]
+    known = _read_cache()
+    return [known[key] for key in map(_cache_key, _endpoints(settings)) if key in known]
 
 
 async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[ServerList]:
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
-    known = {listed.cache_key: listed for listed in _read_cache()}
+    known = _read_cache()
+    endpoints = {_cache_key(endpoint): endpoint for endpoint in _endpoints(settings)}
 
-    async def ask(endpoint: vendors.Endpoint) -> ServerList:
-        empty = _empty_list(endpoint)
-        before = known.get(empty.cache_key, empty)
+    async def ask(key: str, endpoint: vendors.Endpoint) -> ServerList:
+        before = known.get(key) or ServerList(endpoint.vendor, endpoint.api_base)
         if not refresh and 0 <= time.time() - before.asked_at < CACHE_LIFETIME_S:
             return before
         return await _update_list(before, endpoint, settings)
 
-    lists = await asyncio.gather(*(ask(endpoint) for endpoint in _endpoints(settings)))
-    known |= {listed.cache_key: listed for listed in lists}
-    answered = [msgspec.structs.replace(listed, failure="") for listed in known.values() if listed.asked_at]
-    if answered and answered != _read_cache():
+    lists = await asyncio.gather(*(ask(*item) for item in endpoints.items()))
+    current = known | dict(zip(endpoints, lists, strict=True))
+    answered = {key: structs.replace(found, failure="") for key, found in current.items() if found.asked_at}
+    if answered not in ({}, known):
         with suppress(OSError):  # the servers are asked again next time
             write_private(Paths().model_lists, msgspec.json.encode(answered))
     return list(lists)
@@ -217,15 +211,15 @@ async def _update_list(before: ServerList, endpoint: vendors.Endpoint, settings:
     if endpoint.key_stored:
         endpoint = await asyncio.to_thread(factory.locate_endpoint, f"{endpoint.vendor}/", settings)
     if endpoint.key_problem:
-        return msgspec.structs.replace(before, failure=endpoint.key_problem.rstrip("."))
+        return structs.replace(before, failure=endpoint.key_problem.rstrip("."))
     if endpoint.own_key_variable and not endpoint.key:
-        return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
+        return structs.replace(before, failure=f"{endpoint.key_variable} is not set")
     try:
         models = await servers.ask_server(endpoint)
     except servers.ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
-        return msgspec.structs.replace(before, failure=one_line(redact(message)))
-    return msgspec.structs.replace(before, models=models, asked_at=time.time(), failure="")
+        return structs.replace(before, failure=one_line(redact(message)))
+    return structs.replace(before, models=models, asked_at=time.time(), failure="")
 
 
 def _endpoints(settings: Settings) -> list[vendors.Endpoint]:
@@ -236,13 +230,14 @@ def _endpoints(settings: Settings) -> list[vendors.Endpoint]:
     return [endpoint for endpoint in usable if servers.list_address(endpoint)[1]]
 
 
-def _empty_list(endpoint: vendors.Endpoint) -> ServerList:
+def _cache_key(endpoint: vendors.Endpoint) -> str:
+    """With the source of the key: another key may see other models."""
     origin = "keyring" if endpoint.key_stored else endpoint.key_variable if endpoint.key else ""
-    return ServerList(endpoint.vendor, endpoint.api_base, origin)
+    return " ".join((endpoint.vendor, endpoint.api_base, origin))
 
 
-def _read_cache() -> list[ServerList]:
-    return read_stored(Paths().model_lists, list[ServerList]) or []
+def _read_cache() -> dict[str, ServerList]:
+    return read_stored(Paths().model_lists, dict[str, ServerList]) or {}
 
 
 def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, servers.ServedModel]]:
@@ -269,7 +264,7 @@ async def find_local_servers(
     `bases` are additional addresses by name. Without `ask_bases` they are skipped, also at a default port.
     """
     defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports(environ).items()}
-    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if servers.on_loopback(base)}
+    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if vendors.on_loopback(base)}
     # By address, so that none is asked twice; the user's name for an address comes last and wins.
     named = [*(defaults | given).items(), *given.items()]
     names = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in named}
@@ -283,7 +278,7 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
     """The ports of local servers, by server name."""
     text = environ.get(PORTS_VARIABLE)
     if text is None:
-        return dict(DEFAULT_PORTS)
+        return {name: vendor.port for name, vendor in vendors.VENDORS.items() if vendor.port}
     found: dict[str, int] = {}
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
         name, equals, port = entry.partition("=")
@@ -297,11 +292,9 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
-    try:
-        models = await servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S)
-    except servers.ListFailed:
-        return None  # no server, or another program: 8000 and 8080 are popular ports
-    return ServerList(name, base, models=models)
+    """None if there is no server, or another program: 8000 and 8080 are popular ports."""
+    models = await _if_answered(servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S))
+    return None if models is None else ServerList(name, base, models=models)
 
 
 # --- windows and prices ----------------------------------------------------------------------------------
@@ -350,7 +343,7 @@ async def open_provider(model: str, settings: Settings) -> tuple[Provider, serve
     elif protocol == "chat" and window is None and _is_worth_asking(endpoint):
         protocol, served = await _ask_own_server(endpoint)
     if protocol == "ollama" and served is not None:
-        endpoint = msgspec.structs.replace(endpoint, window=served.context_window)
+        endpoint = structs.replace(endpoint, window=served.context_window)
     return factory.create_client(protocol, endpoint), served
 
 
@@ -383,7 +376,7 @@ async def choose_default(settings: Settings) -> str:
 def _is_worth_asking(endpoint: vendors.Endpoint) -> bool:
     if not endpoint.own_server or endpoint.vendor == "azure":
         return False
-    return servers.on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
+    return vendors.on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
 
 
 async def _require_ollama(endpoint: vendors.Endpoint, window: int | None) -> servers.ServedModel:
@@ -402,17 +395,22 @@ async def _require_ollama(endpoint: vendors.Endpoint, window: int | None) -> ser
 async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.ServedModel | None]:
     """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
     settings say otherwise: the other one cannot set the window."""
-
-    async def list_models() -> servers.ServedModel | None:
-        listed = await servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)
-        return next((model for model in listed if servers.same_model(model.id, endpoint.served_name)), None)
-
-    shown, listed = await asyncio.gather(
-        servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S), list_models(), return_exceptions=True
+    shown, listed, slots = await asyncio.gather(
+        _if_answered(servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S)),
+        _if_answered(servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)),
+        _if_answered(servers.ask_slots(endpoint, PROBE_SERVER_TIMEOUT_S)),
     )
-    if isinstance(shown, servers.ServedModel) and endpoint.protocol == "auto":
+    if shown and endpoint.protocol == "auto":
         return "ollama", shown
-    for failure in (shown, listed):
-        if isinstance(failure, BaseException) and not isinstance(failure, servers.ListFailed):
-            raise failure
-    return "chat", listed if isinstance(listed, servers.ServedModel) else None
+    found = next(
+        (model for model in listed or () if servers.same_model(model.id, endpoint.served_name)), None
+    )
+    return "chat", found and structs.replace(found, slots=slots)
+
+
+async def _if_answered(question: Awaitable[T]) -> T | None:
+    """The answer of a server; None if it cannot say."""
+    try:
+        return await question
+    except servers.ListFailed:
+        return None

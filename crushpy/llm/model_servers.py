@@ -50,17 +50,6 @@ _NOT_CHAT = re.compile(
 )
 
 
-def on_loopback(api_base: str) -> bool:
-    """Whether this is an address of this machine; False also if it is invalid."""
-    from crushpy.http.common import HttpError, parse_url
-    from crushpy.http.routing import is_loopback
-
-    try:
-        return is_loopback(parse_url(api_base).host)
-    except HttpError:
-        return False
-
-
 class ServedModel(Data, frozen=True):
     """A model as described by its server; unknown values are None. Prices: US dollars a million tokens."""
 
@@ -72,6 +61,8 @@ class ServedModel(Data, frozen=True):
     tools: bool | None = None
     images: bool | None = None
     thinking: bool | None = None
+    slots: int | None = None
+    """How many requests its server answers at a time."""
 
 
 class ListFailed(CrushpyError):
@@ -84,15 +75,15 @@ class ListFailed(CrushpyError):
 
 def list_address(endpoint: Endpoint) -> tuple[str, str]:
     """The protocol and the address of a provider's list of models; empty if none is known."""
-    known = vendors.BY_NAME.get(endpoint.vendor)
-    base = endpoint.api_base or (known.usual_base if known else "")
+    vendor = vendors.vendor_of(endpoint.vendor)
+    base = endpoint.api_base or vendor.usual_base
     if endpoint.protocol in ("anthropic", "gemini"):
         return endpoint.protocol, base
     if endpoint.protocol in ("chat", "responses"):
         return "openai", base
     if endpoint.vendor in ("anthropic", "gemini"):
         return endpoint.vendor, base
-    if endpoint.vendor in vendors.OWN_PROTOCOL:
+    if vendor.own_protocol:
         return "", ""
     return "ollama" if endpoint.vendor.startswith("ollama") else "openai", base
 
@@ -117,6 +108,12 @@ async def show_ollama(
     async with _connected(endpoint, endpoint.api_base or vendors.OLLAMA_BASE, timeout_s) as server:
         loaded = await _loaded_windows(server, ("/api/ps",))
         return await _show_ollama(server, endpoint.served_name, loaded, window)
+
+
+async def ask_slots(endpoint: Endpoint, timeout_s: float = LIST_TIMEOUT_S) -> int | None:
+    """How many requests llama.cpp answers at a time; None if it does not say. Raises ListFailed."""
+    async with _connected(endpoint, endpoint.api_base, timeout_s) as server:
+        return _count(as_object(await server.get(f"{server.root}/props")), "total_slots")
 
 
 @asynccontextmanager
@@ -284,7 +281,8 @@ async def _anthropic(server: _Server) -> list[ServedModel]:
         ask,
         f"{base}/v1/models?limit={_PAGE_SIZE}",
         "data",
-        lambda page: ("after_id", _text(page, "last_id") if page.get("has_more") is True else ""),
+        "after_id",
+        lambda page: _text(page, "last_id") if page.get("has_more") is True else "",
     )
     return [model for entry in found if (model := _parse_model(entry))]
 
@@ -296,7 +294,8 @@ async def _gemini(server: _Server) -> list[ServedModel]:
         partial(server.get, key_header="x-goog-api-key"),
         f"{models_url(server.base)}?pageSize={_PAGE_SIZE}",
         "models",
-        lambda page: ("pageToken", _text(page, "nextPageToken")),
+        "pageToken",
+        lambda page: _text(page, "nextPageToken"),
     )
     return [
         ServedModel(
@@ -311,17 +310,19 @@ async def _gemini(server: _Server) -> list[ServedModel]:
 
 
 async def _read_pages(
-    ask: Callable[[str], Awaitable[Any]], url: str, name: str, next_page: Callable[[Json], tuple[str, str]]
+    ask: Callable[[str], Awaitable[Any]],
+    url: str,
+    name: str,
+    parameter: str,
+    next_page: Callable[[Json], str],
 ) -> list[Json]:
-    """The entries of a list in pages. `next_page`: the parameter for the page after one, and its value."""
-    found: list[Json] = []
-    query = ""
+    """The entries of a list in pages. `next_page`: the value of `parameter` for the page after one."""
+    found, value = list[Json](), ""
     for _ in range(MAX_PAGES):
-        page = await ask(f"{url}{query}")
+        page = await ask(f"{url}&{parameter}={quote(value, safe='')}" if value else url)
         found += _entries(page, name)
-        parameter, value = next_page(page)
-        before, query = query, f"&{parameter}={quote(value, safe='')}"
-        if not value or query == before:
+        before, value = value, next_page(page)
+        if value in ("", before):
             break
     return found
 

@@ -60,6 +60,13 @@ class Sent(Data, frozen=True, tag="sent"):
     """The request is on its way. First item of every stream, exactly once."""
 
 
+class PromptRead(Data, frozen=True, tag="prompt"):
+    """How much of the prompt a slow server has read, in tokens. Before the reply's other pieces."""
+
+    done: int
+    total: int
+
+
 class TextPiece(Data, frozen=True, tag="text"):
     text: str
 
@@ -98,9 +105,11 @@ class Done(Data, frozen=True, tag="done"):
     """The server refused the signed thinking of this request, so it was sent again without."""
     dropped_thoughts: int = 0
     """Earlier replies whose signed thinking did not reach the model, because what precedes it has changed."""
+    call_form: str = ""
+    """The calls were read from the model's text: fenced, tagged or bare."""
 
 
-Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done
+Piece = Sent | PromptRead | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done
 
 
 class Provider(Protocol):
@@ -152,6 +161,8 @@ class ModelInfo(TokenPrices, frozen=True):
     images: bool | None = None
     """Whether it accepts images; None if unknown."""
     thinking: bool = False
+    call_form: str = ""
+    """How it writes tool calls into its text, as learnt: fenced, tagged or bare; empty: it does not."""
     source: str = "default"
     """Where the window comes from: settings, learnt (from its server), catalog or default."""
 

@@ -164,6 +164,7 @@ def locate_endpoint(
         vendor = "openai"  # a bare name is passed to the user's own server
     found = find_key(vendor, settings, environ, open_keyring=open_keyring)
     chosen = settings.providers.get(vendor) or ProviderSettings()
+    own = settings.models.get(model)
     return Endpoint(
         model,
         vendor,
@@ -175,6 +176,8 @@ def locate_endpoint(
         environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
         key_stored=found.stored,
         key_problem=found.problem,
+        timeout_s=chosen.timeout_s,
+        text_calls=own.text_calls if own else None,
     )
 
 
@@ -204,7 +207,7 @@ def speaks_chat(vendor: str, base: str) -> bool:
     """Whether this vendor's server speaks OpenAI's chat protocol."""
     if vendor == "openai":
         return True
-    if not base or vendor in vendors.OWN_PROTOCOL:
+    if not base or vendors.vendor_of(vendor).own_protocol:
         return False
     if vendor.startswith("ollama"):  # OpenAI's protocol is below /v1
         return base.rstrip("/").endswith("/v1")
@@ -247,14 +250,6 @@ def _require_key(endpoint: Endpoint, settings: Settings) -> None:
 # prompt, turn it into a note or repeat the tools after it: there it is appended to the last message's text.
 
 
-KEEPS_TRAILING_SYSTEM = frozenset(
-    {
-        *("openai", "azure", "groq", "deepseek", "xai", "together_ai", "fireworks_ai", "cerebras"),
-        *("hosted_vllm", "lm_studio", "llamafile", "ollama_chat", "nebius", "sambanova", "demo"),
-    }
-)
-"""Vendors for which litellm passes a trailing system message on unchanged. So does openrouter, but not for
-all vendors behind it."""
 _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
@@ -279,5 +274,5 @@ def usual_placement(model: str, settings: Settings) -> str:
         return "append"
     if protocol != "litellm":
         return "message"
-    keeps = not vendor or vendor in KEEPS_TRAILING_SYSTEM or speaks_chat(vendor, endpoint.api_base)
-    return "message" if keeps else "append"
+    keeps = not vendor or vendors.vendor_of(vendor).keeps_trailing_system
+    return "message" if keeps or speaks_chat(vendor, endpoint.api_base) else "append"

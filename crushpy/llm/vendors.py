@@ -1,119 +1,52 @@
-"""The known providers: the variables for their keys and addresses, and a default model of each.
-
-Contains names of variables, never keys.
-"""
+"""The known vendors (`vendors.toml`), the variables for their keys and addresses, and one endpoint."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from crushpy.core.messages import Data
 
 
-class KnownProvider(Data, frozen=True):
-    name: str
-    """litellm's name, the part of a model's name before the slash."""
-    default_model: str
-    """The model to use if only a key is set. It is in the catalog and supports tools."""
-    usual_base: str
-    """The address of its list of models, in OpenAI's form unless the vendor has a protocol of its own."""
-    variables: tuple[str, ...]
-    """Environment variables for its key, the usual one first."""
+class Vendor(Data, frozen=True):
+    """A row of `vendors.toml`, which describes the fields."""
+
+    name: str = ""
+    default_model: str = ""
+    usual_base: str = ""
+    variables: tuple[str, ...] = ()
     base_variables: tuple[str, ...] = ()
-    """Environment variables for an address other than the default."""
+    litellm_variables: tuple[str, ...] = ()
+    keyless: str = ""
+    own_protocol: bool = False
+    keeps_trailing_system: bool = False
+    local: str = ""
+    port: int | None = None
 
 
-def _known(
-    name: str, model: str, base: str, variables: tuple[str, ...] = (), base_variables: tuple[str, ...] = ()
-) -> KnownProvider:
-    """`variables`: if they are not NAME_API_KEY alone."""
-    usual = (f"{name.upper()}_API_KEY",)
-    return KnownProvider(name, f"{name}/{model}", base, variables or usual, base_variables)
-
-
-PROVIDERS = (
-    _known(
-        *("anthropic", "claude-sonnet-5-5", "https://api.anthropic.com"),
-        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
-    ),
-    _known(
-        *("openai", "gpt-5.6", "https://api.openai.com/v1"),
-        base_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-    ),
-    _known(
-        *("gemini", "gemini-pro-latest", "https://generativelanguage.googleapis.com"),
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
-    ),
-    _known(
-        *("openrouter", "anthropic/claude-sonnet-4.6", "https://openrouter.ai/api/v1"),
-        ("OPENROUTER_API_KEY", "OR_API_KEY"),
-    ),
-    _known("deepseek", "deepseek-v4-pro", "https://api.deepseek.com/v1"),
-    _known("xai", "grok-4.7", "https://api.x.ai/v1"),
-    _known("mistral", "devstral-latest", "https://api.mistral.ai/v1"),
-    _known("moonshot", "kimi-k3", "https://api.moonshot.ai/v1"),
-    _known("zai", "glm-5.3", "https://api.z.ai/api/paas/v4"),
-    _known("dashscope", "qwen3-coder-plus", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-    _known("groq", "openai/gpt-oss-120b", "https://api.groq.com/openai/v1"),
-    _known("cerebras", "gpt-oss-120b", "https://api.cerebras.ai/v1"),
-    _known(
-        *("together_ai", "moonshotai/Kimi-K3", "https://api.together.xyz/v1"),
-        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
-    ),
-    _known(
-        *("fireworks_ai", "kimi-k3", "https://api.fireworks.ai/inference/v1"),
-        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-    ),
-)
-"""In order of preference for the default model."""
-
-OWN_PROTOCOL = frozenset(
-    {
-        *("anthropic", "gemini", "vertex_ai", "bedrock", "azure", "azure_ai", "cohere", "replicate"),
-        *("sagemaker", "watsonx", "huggingface", "databricks", "snowflake", "cloudflare", "github_copilot"),
-    }
-)
-"""Vendors whose servers do not speak OpenAI's protocol, at any address."""
-
-BY_NAME = {provider.name: provider for provider in PROVIDERS}
-
-AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
-AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
-"""Azure has no fixed model names: a deployment is named by its administrator."""
-OPENAI_BASE = BY_NAME["openai"].usual_base
+_ROWS = msgspec.toml.decode(Path(__file__).with_name("vendors.toml").read_bytes(), type=dict[str, Vendor])
+VENDORS = {name: msgspec.structs.replace(row, name=name) for name, row in _ROWS.items()}
+PROVIDERS = [vendor for vendor in VENDORS.values() if vendor.default_model]
+"""Those whose keys are found automatically, in order of preference for the default model."""
+BY_NAME = {vendor.name: vendor for vendor in PROVIDERS}
+AZURE_BASES = VENDORS["azure"].base_variables
+OPENAI_BASE = VENDORS["openai"].usual_base
 OLLAMA_BASE = "http://127.0.0.1:11434"
-OLLAMA_BASES = ("OLLAMA_API_BASE", "OLLAMA_HOST")
-"""The second is Ollama's own, and may lack a scheme or a port."""
 
-BASES = (*(name for provider in PROVIDERS for name in provider.base_variables), *AZURE_BASES)
-"""All variables for addresses."""
+BASES = [name for vendor in VENDORS.values() if not vendor.local for name in vendor.base_variables]
+"""The variables for addresses of vendors."""
 
-KEYLESS = {
-    "demo": "demo/tour is built in and needs no key.",
-    "bedrock": "Bedrock takes AWS credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile).",
-    "sagemaker": "SageMaker takes AWS credentials, as Bedrock does.",
-    "vertex_ai": "Vertex takes Google's credentials (GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth).",
-    "github_copilot": "GitHub Copilot logs in through litellm, in the browser.",
-}
-"""Providers without a single key, and how they authenticate."""
 
-_ELSEWHERE = {
-    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
-    "friendliai": ("FRIENDLI_TOKEN", "FRIENDLIAI_API_KEY"),
-    "huggingface": ("HF_TOKEN", "HUGGINGFACE_API_KEY"),
-    "perplexity": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
-    "vercel_ai_gateway": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
-    "watsonx": ("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY"),
-}
-"""Variables that litellm reads under names other than <PROVIDER>_API_KEY."""
+def vendor_of(name: str) -> Vendor:
+    """What is known about a vendor; nothing about an unknown one."""
+    return VENDORS.get(name, Vendor())
 
 
 def variables_of(provider: str) -> tuple[str, ...]:
-    """The variables for the key of `provider`; empty if unknown."""
-    known = BY_NAME.get(provider)
-    return known.variables if known is not None else ()
+    """The variables for the key of a vendor with models of fixed names; empty if unknown."""
+    return BY_NAME.get(provider, Vendor()).variables
 
 
 def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
@@ -121,26 +54,23 @@ def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
 
     The key of one vendor is never sent to another vendor's server.
     """
-    if own:
-        return (own,)
-    return AZURE_KEYS if provider == "azure" else variables_of(provider)
+    return (own,) if own else vendor_of(provider).variables
 
 
 def guessed_variables(provider: str) -> tuple[str, ...]:
     """The variables in which litellm looks for the key of a provider that is not in the tables above."""
     if key_variables(provider):
         return ()
-    return _ELSEWHERE.get(provider) or (f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY",)
+    usual = f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY"
+    return vendor_of(provider).litellm_variables or (usual,)
 
 
 def base_of(provider: str, environ: Mapping[str, str]) -> str:
     """The address of `provider` from the environment; empty if there is none."""
-    known = BY_NAME.get(provider)
-    names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
-    if provider in ("ollama", "ollama_chat"):
-        names = OLLAMA_BASES
-    base = next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
-    return _complete_host(base) if base and names is OLLAMA_BASES else base
+    vendor = vendor_of(provider)
+    given = (environ.get(name, "").strip() for name in vendor.base_variables)
+    base = next(filter(None, given), "")
+    return _complete_host(base) if base and vendor.local else base
 
 
 def server_root(api_base: str) -> str:
@@ -167,6 +97,17 @@ def is_official(base: str) -> bool:
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
+def on_loopback(api_base: str) -> bool:
+    """Whether this is an address of this machine; False also if it is invalid."""
+    from crushpy.http.common import HttpError, parse_url
+    from crushpy.http.routing import is_loopback
+
+    try:
+        return is_loopback(parse_url(api_base).host)
+    except HttpError:
+        return False
+
+
 class Endpoint(Data, frozen=True):
     """The address of a model, and how to authenticate there."""
 
@@ -190,6 +131,10 @@ class Endpoint(Data, frozen=True):
     """The key is in the system's keyring."""
     key_problem: str = ""
     """Why the key could not be read from the keyring."""
+    timeout_s: float | None = None
+    """How long the server may be silent, from the settings."""
+    text_calls: bool | None = None
+    """Whether to read tool calls from the model's text; None: if the server is on this machine."""
 
     @property
     def bearer(self) -> bool:

@@ -55,8 +55,8 @@ def test_every_protocol_is_in_the_docs(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", vendors.PROVIDERS, ids=lambda vendor: vendor.name)
-def test_every_vendor_has_a_key_a_known_model_and_a_protocol(vendor: vendors.KnownProvider) -> None:
-    where = f"the row of {vendor.name} in llm/vendors.py"
+def test_every_vendor_has_a_key_a_known_model_and_a_protocol(vendor: vendors.Vendor) -> None:
+    where = f"the row of {vendor.name} in llm/vendors.toml"
     assert vendor.variables, f"{where} names no variable that holds its key"
     assert catalog.is_known(vendor.default_model), f"{where} names {vendor.default_model}, which nobody knows"
     endpoint = Endpoint(vendor.default_model, vendor.name, key="a key")

@@ -255,8 +255,10 @@ def test_litellm_process_ends_with_the_app_during_import(
 
 # --- what crosses the pipe
 
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ModelError)]
 
-@pytest.mark.parametrize("kind", [ModelError, *ModelError.__subclasses__()])
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_error_comes_out_as_it_went_in(kind: type[ModelError]) -> None:
     error = kind("it failed", "do this", status=418)
     for name in ("retry_after", "limit"):
@@ -266,4 +268,3 @@ def test_every_error_comes_out_as_it_went_in(kind: type[ModelError]) -> None:
     assert type(received) is kind
     assert vars(received) == vars(error)
     assert str(received) == str(error)
-    assert kind is ModelError or kind in vars(errors).values()

@@ -53,6 +53,8 @@ class ScriptedLLM:
         """Every request for a reply, in the order they came. Listing models is not among them."""
         self.models = ["test-model"]
         """What GET /v1/models lists."""
+        self.props: dict[str, Any] = {}
+        """What GET /props says, as llama.cpp does; nothing: 404."""
         self._steps: deque[Step] = deque()
         self._otherwise: Step | None = None
         self._changed = threading.Condition()
@@ -178,6 +180,9 @@ class ScriptedLLM:
         if request.method == "GET" and path == "/models":
             listed = [{"id": name, "object": "model", "owned_by": "scripted"} for name in self.models]
             await _json(to, 200, {"object": "list", "data": listed})
+            return
+        if request.method == "GET" and path == "/props" and self.props:
+            await _json(to, 200, self.props)
             return
         speaks = gemini if ":streamGenerateContent" in path else PATHS.get(path)
         if request.method != "POST" or speaks is None:

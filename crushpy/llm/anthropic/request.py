@@ -195,11 +195,8 @@ def _kept(status: SentStatus) -> list[Json]:
 
 def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
     """The messages, with the statuses that stay. A part that is not the end is followed by a reply."""
-    statuses = (
-        {status.message_id: status for status in request.statuses}
-        if request.status_placement == "keep"
-        else {}
-    )
+    kept = request.statuses if request.status_placement == "keep" else ()
+    statuses = {status.message_id: status for status in kept}
     entries: list[Json] = []
     pending: SentStatus | None = None
     for message in request.messages:

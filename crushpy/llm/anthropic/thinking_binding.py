@@ -6,8 +6,8 @@ prefix has changed, after a boundary or an edit, is not sent: the server would r
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -50,6 +50,10 @@ class _Chain:
         self.dropped = 0
 
 
+def _new_cache(model: str, first_message: str) -> PrefixCache[Message, _Chain]:
+    return PrefixCache(_Chain)
+
+
 class BoundRequest(msgspec.Struct, frozen=True):
     """A request without the thinking that its prefix no longer fits."""
 
@@ -66,7 +70,7 @@ class ThinkingBinding:
     """The digests of one provider's histories."""
 
     def __init__(self) -> None:
-        self._caches: OrderedDict[tuple[str, str], PrefixCache[Message, _Chain]] = OrderedDict()
+        self._cache_of = lru_cache(MAX_HISTORIES)(_new_cache)
         self._without_thinking: dict[str, Message] = {}
         self._refused: set[str] = set()
 
@@ -99,11 +103,7 @@ class ThinkingBinding:
         self, request: Request, start: bytes, statuses: Mapping[str, SentStatus], stable: int
     ) -> _Chain:
         """The digest of the messages up to the last reply, most of it cached."""
-        key = request.model, request.messages[0].id
-        cache = self._caches.setdefault(key, PrefixCache[Message, _Chain](_Chain))
-        self._caches.move_to_end(key)
-        if len(self._caches) > MAX_HISTORIES:
-            self._caches.popitem(last=False)
+        cache = self._cache_of(request.model, request.messages[0].id)
         seen = (start, request.return_thinking, len(self._refused), request.status_placement)
         added = cache.advance(request.messages[:stable], seen)
         chain = cache.state

@@ -7,6 +7,7 @@ already hold, so it must depend on nothing but its arguments and those results.
 
 import re
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,23 +27,7 @@ NEW_SESSION_PCT = 75
 EXAMPLE_LIST = ("look around", "search for TODO", "run pwd")
 FILL_STEPS = 40
 
-GUIDE = """\
-I am demo/tour, a stand-in built into crushpy. I am not a language model: I use no network and no key. I \
-understand a few requests and carry them out with crushpy's real tools, permissions and sessions:
-- look around
-- read FILE, read FILE lines 10-40
-- search for WORDS, search for WORDS in FOLDER
-- run `COMMAND`
-- replace "OLD" with "NEW" in FILE (add: everywhere)
-- create FILE with TEXT
-- work through a list: look around; search for TODO; create notes.md with hello
-- fill the window (watch the gauge, and what happens when it is full)
-- start a new session
-
-To connect a real model, run `crushpy connect anthropic` (or openai, gemini, openrouter, ...), set \
-ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, ..., or use your own server: \
-OPENAI_BASE_URL=http://127.0.0.1:11434/v1 crushpy -m openai/MODEL; \
-`crushpy models` lists the models you can use."""
+GUIDE = Path(__file__).with_name("guide.md").read_text("utf-8").rstrip()
 INTRODUCTION = (
     "(This was demo/tour, which is built into crushpy and is not a language model. "
     "Say `help` to see what it can do and how to connect a real one.)"

@@ -4,6 +4,7 @@ The status is appended to the text of the last part, so everything before it is 
 """
 
 import re
+from itertools import groupby
 
 import msgspec
 
@@ -98,22 +99,19 @@ def _tool(tool: ToolSpec) -> Json:
 def _contents(request: Request, model: str) -> list[Json]:
     contents: list[Json] = []
     with_ids = is_gemini_3(model)
-    results: list[Json] | None = None
-    """The content of the current tool results: those of one reply go into one content."""
-    for message in request.messages:
-        if message.result is not None:
-            if results is None:
-                results = []
-                contents.append({"role": "user", "parts": results})
-            results += _result(message.result, with_ids)
+    for is_result, group in groupby(request.messages, lambda message: message.result is not None):
+        if is_result:  # those of one reply go into one content
+            results = [message.result for message in group if message.result is not None]
+            parts = [part for result in results for part in _result(result, with_ids)]
+            contents.append({"role": "user", "parts": parts})
             continue
-        results = None
-        if message.role == "user":
-            contents.append({"role": "user", "parts": [_shown(part) for part in prompt_parts(message)]})
-            continue
-        signed = accepts_signed_parts(message, request)
-        if parts := [*_text(message, signed), *_calls(message, signed, with_ids)]:
-            contents.append({"role": "model", "parts": parts})
+        for message in group:
+            if message.role == "user":
+                parts, role = [_shown(part) for part in prompt_parts(message)], "user"
+            else:
+                signed = accepts_signed_parts(message, request)
+                parts, role = [*_text(message, signed), *_calls(message, signed, with_ids)], "model"
+            contents += [{"role": role, "parts": parts}] if parts else []
     if request.status:
         _append_status(contents, request.status)
     return contents

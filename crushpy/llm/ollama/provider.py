@@ -12,6 +12,7 @@ from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
+from crushpy.llm.text_calls import TextCalls
 from crushpy.llm.vendors import OLLAMA_BASE, server_root
 from crushpy.util.read_json import as_object, as_objects
 
@@ -27,7 +28,7 @@ class OllamaProvider(HttpProvider[None]):
         return f"{server_root(self._base)}/api/chat"
 
     def _reader(self, request: Request) -> ReplyReader:
-        return OllamaReader()
+        return OllamaReader(self._text_calls(request))
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = self._name(request)
@@ -50,8 +51,8 @@ class OllamaProvider(HttpProvider[None]):
 class OllamaReader(ChunkReader):
     """Reads each line as a chunk in OpenAI's form. Tool calls arrive complete."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, text_calls: TextCalls | None = None) -> None:
+        super().__init__(text_calls)
         self._calls_seen = 0
 
     def feed(self, event: Json) -> list[Piece]:

@@ -9,7 +9,8 @@ import msgspec
 
 from crushpy.core.messages import Finish, Json, Usage
 from crushpy.llm.http_provider import ReplyReader, Reported
-from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.protocol import CallPiece, Done, Piece, PromptRead, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.text_calls import TextCalls
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count, is_json
 
 FINISHES: dict[str, Finish] = {
@@ -34,8 +35,10 @@ class _Call(msgspec.Struct):
 
 
 class ChunkReader(ReplyReader):
-    def __init__(self) -> None:
+    def __init__(self, text_calls: TextCalls | None = None) -> None:
+        """`text_calls` finds calls that the model writes as text."""
         super().__init__()
+        self._text_calls = text_calls
         self.finish_reason = ""
         """The server's reason for the end; empty until it is sent."""
         self.usage: Usage | None = None
@@ -50,6 +53,9 @@ class ChunkReader(ReplyReader):
         """The pieces of one chunk; none if it has an unexpected shape."""
         if isinstance(usage := event.get("usage"), dict):
             self.usage = read_usage(cast(Json, usage))
+        progress = as_object(event.get("prompt_progress"))
+        if total := first_count(progress, "total"):
+            return [PromptRead(first_count(progress, "processed"), total)]
         choices = event.get("choices")
         if not isinstance(choices, list) or not choices:
             return []
@@ -58,7 +64,7 @@ class ChunkReader(ReplyReader):
             self.finish_reason = reason
         # A server that does not stream sends one complete message.
         delta = as_object(choice.get("delta") or choice.get("message"))
-        pieces = [*self._thinking(delta), *_text(delta.get("content")), *_text(delta.get("refusal"))]
+        pieces = [*self._thinking(delta), *self._prose(delta), *_text(delta.get("refusal"))]
         for call in as_objects(delta.get("tool_calls")):
             pieces.append(self._call(call))
         self._has_content = self._has_content or bool(pieces)
@@ -68,7 +74,7 @@ class ChunkReader(ReplyReader):
         """The end of a reply that is known to be complete."""
         if self._calls and self.finish_reason in ("", "stop"):
             # Many servers send "stop" after tool calls.
-            return Done("tool_calls", self.usage)
+            return Done("tool_calls", self.usage, call_form=self._text_calls.kind if self._text_calls else "")
         if self.finish_reason:
             return Done(FINISHES.get(self.finish_reason, "stop"), self.usage)
         return Done("stop" if self._has_content else "", self.usage)
@@ -80,11 +86,31 @@ class ChunkReader(ReplyReader):
     def read_whole(self, reply: Json) -> list[Piece] | None:
         return self.feed(reply) if "choices" in reply else None
 
+    def last_pieces(self) -> list[Piece]:
+        if self._text_calls is None:
+            return []
+        # The arguments of a reply that was cut off may be incomplete.
+        complete = not self._calls and self.finish_reason in ("", "stop")
+        prose, calls = self._text_calls.end(read=complete)
+        self._calls += [_Call(name=call.name) for call in calls]
+        return [*([TextPiece(prose)] if prose else []), *calls]
+
     def end(self) -> Done | None:
         if self.finish_reason == "error":
             raise Reported({"error": {"message": "it failed in the middle of its reply", "code": 500}})
         complete = all(not call.args.strip() or is_json(call.args) for call in self._calls)
         return self.done() if self.finish_reason or (self.ended and complete) else None
+
+    def _prose(self, delta: Json) -> list[Piece]:
+        """The text, without what may still become a call."""
+        pieces = _text(delta.get("content"))
+        if self._text_calls is None:
+            return pieces
+        fed = [
+            TextPiece(self._text_calls.feed(piece.text)) if isinstance(piece, TextPiece) else piece
+            for piece in pieces
+        ]
+        return [piece for piece in fed if not isinstance(piece, TextPiece) or piece.text]
 
     def _thinking(self, delta: Json) -> list[Piece]:
         pieces: list[Piece] = []

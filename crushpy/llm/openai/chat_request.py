@@ -6,6 +6,7 @@ from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResu
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks
 from crushpy.llm.protocol import Request
+from crushpy.llm.text_calls import is_written, write_call, write_result
 
 CACHE_MARK: Json = {"type": "ephemeral"}
 
@@ -100,31 +101,38 @@ class _Entry(msgspec.Struct):
 def _history(request: Request, dialect: ChatDialect) -> list[_Entry]:
     entries: list[_Entry] = []
     images: list[tuple[str, Image]] = []
+    written: set[str] = set()
+    """The ids of calls that are sent as text."""
     for message in request.messages:
         if message.role != "tool" and images:
             entries.append(_image_entry(images))
             images = []
         if message.role == "tool":
             for part in message.parts:
-                if isinstance(part, ToolResult):
+                if isinstance(part, ToolResult) and part.call_id in written:
+                    _merge_user(entries, Message("", "user", (Text(write_result(part)), *part.images)))
+                elif isinstance(part, ToolResult):
                     extra = {"tool_call_id": part.call_id}
                     if dialect.ollama:
                         extra["tool_name"] = part.name
                     entries.append(_Entry("tool", [part.text], extra=extra))
                     images += [(part.name, image) for image in part.images]
         elif message.role == "assistant":
-            entries += _assistant(message, accepts_signed_parts(message, request), dialect)
+            signed = accepts_signed_parts(message, request)
+            entries += _assistant(message, signed, dialect)
+            written |= {call.id for call in message.calls if signed and is_written(call)}
         else:
-            if not entries or entries[-1].role != "user":
-                entries.append(_Entry("user", []))
-            _merge(entries[-1], message)
+            _merge_user(entries, message)
     if images:
         entries.append(_image_entry(images))
     return entries
 
 
-def _merge(entry: _Entry, message: Message) -> None:
-    """Add a user message to the one before it: many servers refuse two in a row."""
+def _merge_user(entries: list[_Entry], message: Message) -> None:
+    """Add a user message to the one before it, if there is one: many servers refuse two in a row."""
+    if not entries or entries[-1].role != "user":
+        entries.append(_Entry("user", []))
+    entry = entries[-1]
     entry.texts += [part.text for part in message.parts if isinstance(part, Text) and part.text]
     entry.images += [part for part in message.parts if isinstance(part, Image)]
     entry.images_only = False
@@ -139,15 +147,16 @@ def _assistant(message: Message, signed: bool, dialect: ChatDialect) -> list[_En
     if not message.text and not message.calls:
         return []
     extra: Json = {}
-    if message.calls:
-        extra["tool_calls"] = [_call(call, signed, dialect) for call in message.calls]
+    text = message.text + "".join(write_call(call) for call in message.calls if signed and is_written(call))
+    if calls := [call for call in message.calls if not (signed and is_written(call))]:
+        extra["tool_calls"] = [_call(call, signed, dialect) for call in calls]
     # Another protocol stores other kinds of blocks for the same model.
     kinds = frozenset({"thinking", "redacted_thinking"})
     if signed and dialect.thinking_blocks and (blocks := opaque_blocks(message, kinds)):
         extra["thinking_blocks"] = blocks
-    if not message.text:
+    if not text:
         extra["content"] = dialect.empty_content
-    return [_Entry("assistant", [message.text], extra=extra)]
+    return [_Entry("assistant", [text], extra=extra)]
 
 
 def _call(call: ToolCall, signed: bool, dialect: ChatDialect) -> Json:

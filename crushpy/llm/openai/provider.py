@@ -84,6 +84,8 @@ class ChatQuirks(msgspec.Struct):
     usual_limit: bool = True
     """It knows the output limit by the name that is usual for its address."""
     usage_in_stream: bool = True
+    prompt_progress: bool = True
+    """On this machine it may be asked to report how much of the prompt it has read, as llama.cpp does."""
 
 
 class ChatProvider(_OpenAIProvider[ChatQuirks]):
@@ -93,7 +95,7 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
     quirks = ChatQuirks
 
     def _reader(self, request: Request) -> ReplyReader:
-        return ChunkReader()
+        return ChunkReader(self._text_calls(request))
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         quirks = self._quirks[request.model]
@@ -104,6 +106,8 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
         }
         if quirks.usage_in_stream:
             body["stream_options"] = {"include_usage": True}
+        if self._local and quirks.prompt_progress:
+            body["return_progress"] = True
         if tools := chat_tools(request):
             body["tools"] = tools
         if request.max_output_tokens:
@@ -121,7 +125,7 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
     def _refusals(self, request: Request) -> Mapping[str, str]:
         limit = self._output_limit(self._quirks[request.model])
         limits = {"usual_limit": limit} if request.max_output_tokens else {}
-        return {"usage_in_stream": "stream_options", **limits}
+        return {"usage_in_stream": "stream_options", "prompt_progress": "return_progress", **limits}
 
 
 class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
