@@ -233,9 +233,9 @@ def threshold_of(value: float | str, override: float | str | None) -> float | No
 TAG = "context_status"
 
 
-def status_text(budget: Budget, moment: str = "", depth: int = 0) -> str:
+def status_text(budget: Budget, moment: str = "", depth: int = 0, budget_left: str = "") -> str:
     """One line of JSON in a tag. It goes with a request and is never stored. `moment` is a hint, `depth` the
-    number of open branches."""
+    number of open branches, `budget_left` the money or tokens that may still be spent."""
     facts: dict[str, int | str | bool] = {
         "used_pct": budget.used_pct,
         "remaining_tokens": budget.remaining,
@@ -245,6 +245,8 @@ def status_text(budget: Budget, moment: str = "", depth: int = 0) -> str:
         facts["window_known"] = False
     if depth:
         facts["branch_depth"] = depth
+    if budget_left:
+        facts["budget_left"] = budget_left
     if moment:
         facts["moment"] = moment
     return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"

@@ -9,10 +9,20 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from crushpy.context.facts import absolute, said_in
-from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, sent_state
+from crushpy.context.overrides import LEVELS, SentState, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, MessageOverride, Overrides, Seed, ToolCall, counted
+from crushpy.core.messages import (
+    Data,
+    Message,
+    MessageOverride,
+    Overrides,
+    Pin,
+    Seed,
+    Todo,
+    ToolCall,
+    counted,
+)
 
 EditKind = Literal["shorten", "drop", "restore"]
 SUPERSEDED = "superseded"
@@ -21,7 +31,7 @@ OUTDATED = "The summary was written before a message was dropped"
 ALL = "all"
 """In place of a message's id: every message that is shortened or left out."""
 _KINDS: dict[str, EditKind] = {"shorten": "shorten", "drop": "drop", "remove": "drop", "restore": "restore"}
-DONE = {"shorten": "shortened", "drop": "dropped", "restore": "restored"}
+DONE: dict[EditKind, str] = {"shorten": "shortened", "drop": "dropped", "restore": "restored"}
 
 
 class ContextEdit(Data, frozen=True):
@@ -41,6 +51,8 @@ class EditedMessage(Data, frozen=True, omit_defaults=False):
     """Tokens in the next request, as it will be."""
     asked: bool
     """False if it is included because of another message of its unit."""
+    state: SentState = ""
+    """How requests showed it before."""
 
 
 class EditEffect(Data, frozen=True, omit_defaults=False):
@@ -57,14 +69,47 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     thoughts_lost: int = 0
     """Replies after the first changed message whose thinking their model does not accept any more."""
     repeats: tuple[str, ...] = ()
-    """Messages that repeat what is dropped, and are sent."""
+    """Messages that repeat what is dropped, also those before a compaction."""
+    repeating_pins: tuple[int, ...] = ()
+    """Pins that repeat it. With `also` they are removed."""
+    repeating_todos: tuple[str, ...] = ()
+    """Todos that repeat it. With `also` they are removed."""
     outdates_summary: bool = False
     """The summary that the session started with was written from one of these messages."""
+
+    @property
+    def repeated(self) -> list[tuple[str, tuple[object, ...]]]:
+        """What else has the text, by kind; empty if nothing has."""
+        found = ("message", self.repeats), ("pin", self.repeating_pins), ("todo", self.repeating_todos)
+        return [(what, repeats) for what, repeats in found if repeats]
 
     @property
     def along(self) -> tuple[str, ...]:
         """Messages that were not named: a call and its results stay together."""
         return tuple(message.message_id for message in self.messages if not message.asked)
+
+
+def edits_from(words: str) -> list[ContextEdit]:
+    """The edits that the words after a command name."""
+    kind, *names = words.split()
+    also = "--also" in names
+    found = [
+        ContextEdit(edit, name, also) for edit in DONE if edit == kind for name in names if name != "--also"
+    ]
+    if not found:
+        raise UsageError(
+            f"{words!r} is no edit of the context.", "For example: drop MESSAGE --also, or restore all."
+        )
+    return found
+
+
+def undoing(effect: EditEffect) -> list[ContextEdit]:
+    """The edits that take others back."""
+    again: dict[str, EditKind] = {"dropped": "drop", "shortened": "shorten"}
+    return [
+        ContextEdit(again[edited.state] if edited.kind == "restore" else "restore", edited.message_id)
+        for edited in effect.messages
+    ]
 
 
 class OldViews(Data, frozen=True, omit_defaults=False):
@@ -105,6 +150,8 @@ def effect_of_edits(
     cwd: str,
     size: Size,
     earlier: Sequence[Message] = (),
+    pins: Sequence[Pin] = (),
+    todos: Sequence[Todo] = (),
 ) -> EditEffect:
     """The effect of all these edits together. `earlier` are messages before the history, of which a seed may
     quote something. Raises `UsageError` if an edit is impossible."""
@@ -118,7 +165,7 @@ def effect_of_edits(
     )
     for edit in wanted:
         planner.add(edit)
-    return planner.effect()
+    return planner.effect(pins, todos)
 
 
 class _Planner:
@@ -135,7 +182,9 @@ class _Planner:
         self._size = size
         self._unit = {message.id: unit for unit in units(history) for message in unit}
         self._messages = {message.id: message for message in history}
-        self._kind = {message.id: sent_state(overrides, message.id) for message in history}
+        self._kind: dict[str, SentState] = {
+            message.id: sent_state(overrides, message.id) for message in history
+        }
         self._made: dict[str, MessageOverride] = {}
         self._asked: set[str] = set()
 
@@ -201,16 +250,18 @@ class _Planner:
         ]
 
     def _repeats(self) -> list[Message]:
-        """The messages that are sent and repeat what is dropped."""
-        dropped = [message for message in self._history if self._drops(message.id)]
-        pieces = {piece for message in dropped for piece in telling_pieces(message)}
+        """The messages that repeat what is dropped: they are sent, or have facts in the evidence."""
+        pieces = self._dropped_pieces()
         sent = (
             message
             for message in self._history
-            if not (message.seed or message.id in self._before or message.id in self._made)
-            and self._kind[message.id] != "dropped"
+            if not (message.seed or message.id in self._made) and self._kind[message.id] != "dropped"
         )
         return [message for message in sent if any(piece in said_in(message) for piece in pieces)]
+
+    def _dropped_pieces(self) -> set[str]:
+        dropped = [message for message in self._history if self._drops(message.id)]
+        return {piece for message in dropped for piece in telling_pieces(message)}
 
     def _drops(self, message_id: str) -> bool:
         return message_id in self._made and self._made[message_id].kind in ("drop", "remove")
@@ -249,7 +300,8 @@ class _Planner:
                 "`crushpy sessions undo-compaction ID` undoes the compaction.",
             )
 
-    def effect(self) -> EditEffect:
+    def effect(self, pins: Sequence[Pin], todos: Sequence[Todo]) -> EditEffect:
+        pieces = self._dropped_pieces()
         after = {**self._overrides, **self._made}
         now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
@@ -259,6 +311,7 @@ class _Planner:
                 now[message.id],
                 then[message.id],
                 message.id in self._asked,
+                self._kind[message.id],
             )
             for message in self._history
             if message.id in self._made
@@ -273,6 +326,8 @@ class _Planner:
             tuple(self._made.values()),
             thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
             repeats=tuple(message.id for message in self._repeats()),
+            repeating_pins=tuple(pin.number for pin in pins if any(piece in pin.text for piece in pieces)),
+            repeating_todos=tuple(todo.text for todo in todos if any(piece in todo.text for piece in pieces)),
             outdates_summary=any(
                 message_id in self._before and override.kind != "restore"
                 for message_id, override in self._made.items()
@@ -328,11 +383,9 @@ def effect_words(effect: EditEffect) -> str:
     if effect.thoughts_lost:
         costs += f", and the model loses its {counted(effect.thoughts_lost, 'thought')} after it"
     words = f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
-    if effect.repeats:
-        many = (
-            f"{counted(len(effect.repeats), 'message')} {'repeats' if len(effect.repeats) == 1 else 'repeat'}"
-        )
-        words += f". {many} the text: {', '.join(effect.repeats)}"
+    for what, repeats in effect.repeated:
+        repeat = "repeats" if len(repeats) == 1 else "repeat"
+        words += f". {counted(len(repeats), what)} {repeat} the text: {', '.join(map(str, repeats))}"
     return words + (f". {OUTDATED}: /compact writes it again" if effect.outdates_summary else "")
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from crushpy.context import facts
 from crushpy.context.facts import CommandFacts
 from crushpy.context.ledger import FileFact, Ledger, RunFact, SeenName
-from crushpy.context.names import generic_names, words_in
+from crushpy.context.names import ShownNames, generic_names
 from crushpy.context.tags import Count, element, quoted, safe
 from crushpy.core.messages import Data, Todo, counted
 
@@ -24,7 +24,9 @@ FIRST_REPLY_TOKENS = 400
 """Tokens of the first reply that are quoted; at most an eighth of the whole limit."""
 NAMES_TITLE = "Names seen"
 NAMES_SHARE = 0.85
-"""Of the room that is left: the rest is for the files and commands that showed them."""
+"""Of their room: the rest is for the files and commands that showed them."""
+NAMES_RESERVE = 4
+"""At least this part of the whole limit is for names, before old commands."""
 MIN_GROUP = 3
 """Fewer names are listed without the file or command that showed them."""
 MIN_FIRST_REPLY_TOKENS = 15
@@ -81,7 +83,7 @@ def build_evidence(
         ledger.dropped,
         request_limit,
         count,
-        _NameList(ledger.names or (), around.cwd, words_in(beside), redact, count),
+        _NameList(ledger.names or (), around.cwd, beside, redact, count),
         lean,
     )
     room = limit
@@ -135,20 +137,19 @@ def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     blocks = [requests[number] for number in sorted(requests)]
     if answer:
         blocks.insert(1 if 0 in requests else 0, answer)
-    room -= spent
-    names = ""
+    room, held, least = room - spent, 0, room // NAMES_RESERVE
     for section in found.sections:
-        if found.lean and section.old and not names:
-            names = found.names.fill(room, "\n".join(blocks))
-            blocks += [names] if names else []
-            room -= count(names) + 1
+        if section.old and not held:
+            names = found.names.fill(room if found.lean else min(room, least), "\n".join(blocks))
+            held = count(names) + 1
+            room -= held
         kept, spent = _fit(section, room, count)
         if kept:
             blocks.append(_shown(section.title, kept))
             room -= spent
         if len(kept) < len(section.entries) and section.counted:
             left_out[section.title.lower()] = len(section.entries) - len(kept)
-    if not names and (names := found.names.fill(room, "\n".join(blocks))):
+    if names := found.names.fill(room + held, "\n".join(blocks)):
         blocks.append(names)
     return blocks, left_out
 
@@ -165,23 +166,24 @@ class _NameList:
     """Names that results showed and the agent used, in the room that everything else leaves."""
 
     def __init__(
-        self, names: Sequence[SeenName], cwd: str, shown: set[str], redact: Redact, count: Count
+        self, names: Sequence[SeenName], cwd: str, beside: str, redact: Redact, count: Count
     ) -> None:
-        generic = generic_names()
-        texts = [name for name in names if name.name not in shown and name.name not in generic]
-        self._names = [name for name in texts if redact(name.name) == name.name]
         self._prefix, self._redact = f"{cwd.rstrip('/')}/", redact
+        shown = ShownNames(beside.replace(self._prefix, ""))
+        texts = [name for name in names if name.name not in generic_names() and name.name not in shown]
+        self._names = [name for name in texts if redact(name.name) == name.name]
         self._count = lru_cache(maxsize=None)(count)
 
-    def fill(self, room: int, shown: str) -> str:
-        """The section, at most `room` tokens, without names that `shown` contains; empty if none fits."""
-        words, left = words_in(shown), room - self._count(NAMES_TITLE) - 4
+    def fill(self, room: int, beside: str) -> str:
+        """The section, at most `room` tokens, without names that `beside` contains; empty if none fits."""
+        shown, left = ShownNames(beside), room - self._count(NAMES_TITLE) - 4
         reserve = int(left * (1 - NAMES_SHARE))
         by_source = dict[str, list[str]]()
         for name in self._names:
             cost = self._count(name.name) + 1
-            if name.name in words or cost > left - reserve:
+            if cost > left - reserve or name.name in shown:
                 continue
+            shown.add({name.name})
             by_source.setdefault(name.source, []).append(name.name)
             left -= cost
         lines, others = list[str](), by_source.pop("", [])
@@ -282,6 +284,9 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     others = [run for run in newest if not run.failures]
     test = ledger.last_test
 
+    if dropped := ledger.dropped_messages:
+        words = f"{counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
+        yield Section("Messages", (Entry(words, 0),), counted=False)
     yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
     yield plain("MCP tools in use", map(line, reversed(ledger.loaded_tools)))
     yield failures("Commands still failing", failing)
@@ -298,9 +303,6 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     lines = (command_line(run.text, run.runs) for run in others if run.text != told)
     yield plain("Other commands", lines, old=True)
     yield plain("Granted for this conversation", map(line, around.grants))
-    if dropped := ledger.dropped_messages:
-        words = f"{counted(dropped, 'message')} {'was' if dropped == 1 else 'were'} dropped by the user"
-        yield Section("Messages", (Entry(words, 0),), counted=False)
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:

@@ -206,9 +206,9 @@ MAX_REQUEST_CHARS = 40_000
 MAX_REPLY_CHARS = 4_000
 MAX_PATHS = 40
 """Of the files that a failing command names."""
-MAX_NAMED_CHARS = 40_000
+MAX_NAMED_CHARS = 100_000
 """Characters of a message that are searched for names."""
-MAX_NAMES = 150
+MAX_NAMES = 500
 """Of one message."""
 TEST_LINES = 3
 """Of a test run's output."""
@@ -282,8 +282,9 @@ class FactReader:
         return self._of_call(call, result) if call is not None and result is not None else NOTHING
 
     def _said(self, message: Message, request: Quote | None) -> MessageFacts:
+        names = self._names(request.text) if request else {}
         if self._phrases is None:
-            return MessageFacts(request=request, names={}) if request else NOTHING
+            return MessageFacts(request=request, names=names) if request else NOTHING
         found = edits_in(message)
         if request is not None:
             found += self._phrases().find(own_words_of(message))
@@ -299,7 +300,7 @@ class FactReader:
             statements_dropped=more,
             message_id=message.id,
             at=message.created_at,
-            names={},
+            names=names,
         )
 
     def committed(self, message: Message) -> None:

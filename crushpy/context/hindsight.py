@@ -50,12 +50,9 @@ class Hindsight(Data, frozen=True, omit_defaults=False):
         return sum(name.carried for name in self.names)
 
 
-def look_back(
-    before: Sequence[Message], carried: str, after: Sequence[Message], *, cwd: str, size: Size
-) -> Hindsight:
-    """Judges the boundary between `before` and `after`, whose child began with the text `carried`."""
+def look_back(past: "Past", carried: str, after: Sequence[Message], *, size: Size) -> Hindsight:
+    """Judges the boundary between `past` and `after`, whose child began with the text `carried`."""
     after = _first_replies(after)
-    past = _Past(before, cwd)
     kept, shown = ShownNames(past.tidy(carried)), ShownNames()
     needed: dict[str, str] = {}
     lines: dict[str, None] = {}
@@ -93,29 +90,30 @@ def look_back(
     )
 
 
-class _Past:
-    """What occurred before a boundary."""
+class Past:
+    """What occurred before a boundary: grows from one to the next."""
 
     def __init__(self, messages: Sequence[Message], cwd: str) -> None:
         self._prefix = f"{cwd.rstrip('/')}/"
-        self._words = [(message.role, words_in(self.tidy(said_in(message)))) for message in messages]
+        self._words: list[tuple[str, set[str]]] = []
         self.shown = ShownNames()
         self.lines = set[str]()
-        for _, words in self._words:
-            self.shown.add(words)
+        self.commands: dict[str, None] = {}
+        self.read = set[str]()
+        self.searches = set[tuple[str, str]]()
+        self.add(messages)
+
+    def add(self, messages: Sequence[Message]) -> None:
         for message in messages:
+            self._words.append((message.role, words_in(self.tidy(said_in(message)))))
+            self.shown.add(self._words[-1][1])
             if message.result is not None:
                 self.lines.update(_lines(message.result.text))
-        answered = list(calls(messages))
-        ran = (command_of(call, result) for call, result in answered)
-        self.commands = dict.fromkeys(command.text for command in ran if command is not None)
-        self.read = {
-            file.path
-            for call, result in answered
-            for file in touched_by(call, result)
-            if file.action == "read"
-        }
-        self.searches = {_search(call) for call, _ in answered}
+        for call, result in calls(messages):
+            if (command := command_of(call, result)) is not None:
+                self.commands[command.text] = None
+            self.read |= {file.path for file in touched_by(call, result) if file.action == "read"}
+            self.searches.add(_search(call))
 
     def tidy(self, text: str) -> str:
         """`text` with paths relative to the working folder."""
@@ -162,7 +160,7 @@ def _search(call: ToolCall) -> tuple[str, str]:
     return (name, repr(call.args)) if name in _SEARCHES else ("", "")
 
 
-def _looked_up_again(past: _Past, after: Sequence[Message], size: Size) -> tuple[dict[str, None], int, int]:
+def _looked_up_again(past: Past, after: Sequence[Message], size: Size) -> tuple[dict[str, None], int, int]:
     """The files read and how many searches repeated although they had been before, and their tokens."""
     results = {message.result.call_id: size(message) for message in after if message.result is not None}
     read: dict[str, None] = {}

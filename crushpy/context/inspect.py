@@ -8,22 +8,27 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.edits import OUTDATED, OldViews, old_views
+from crushpy.context.facts import Quote
 from crushpy.context.forecast import Forecast
 from crushpy.context.overrides import SentState, apply_overrides, has_outdated_summary, sent_states
 from crushpy.context.partition import Size
-from crushpy.core.messages import Data, Message, Note, Overrides, Seed, Usage
+from crushpy.context.tags import safe
+from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Seed, Usage
 from crushpy.core.own_tags import DIAGNOSTICS
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
 )
+_REQUEST = re.compile(r"<request>\n(.*?)\n</request>\n?", re.DOTALL)
 NAME_LENGTH = 80
+QUOTED_CHARS = 24
+"""Of a prompt: a quote has at least its first words."""
 WINDOW_PARTS: dict[str, tuple[str, ...]] = {
     "system": ("system",),
     "tools": ("tool", "skill"),
     "rules": ("context file", "rules", "pins"),
-    "summary": ("summary", "evidence", "hook"),
-    "conversation": ("user", "assistant", "note"),
+    "summary": ("summary", "earlier", "evidence", "hook"),
+    "conversation": ("user", "assistant", "file", "note"),
     "tool output": ("tool output",),
 }
 """The parts of the window in the order in which they are drawn, each with the kinds of rows in it."""
@@ -34,8 +39,8 @@ class Row(Data, frozen=True, omit_defaults=False):
     """One part of the next request."""
 
     kind: str
-    """system, context file, tool, summary, rules, pins, evidence, user, assistant, tool output, diagnostics,
-    note."""
+    """system, context file, tool, summary, rules, pins, earlier (a message of an earlier session), evidence,
+    user, assistant, tool output, diagnostics, file, note."""
     name: str
     tokens: int
     cached: bool
@@ -79,9 +84,11 @@ def inspect(
     overrides: Overrides | None = None,
     cwd: str = "",
     cached: int = 0,
+    requests: Sequence[Quote] = (),
 ) -> Inspection:
     """`tools` are names and schemas as sent; `history` is as stored, and `overrides` say how it is sent;
-    `cached` is what the provider last read from its cache."""
+    `cached` is what the provider last read from its cache. `requests`: the prompts that the evidence may
+    quote."""
     overrides = overrides or {}
     states = sent_states(overrides.values())
     rows: list[Row] = []
@@ -98,11 +105,19 @@ def inspect(
 
     for kind, name, text in fixed_texts(system, tools):
         add(kind, name, count(text))
+    here = {message.id for message in history}
+    for name in (name for name, state in states.items() if state == "dropped" and name not in here):
+        if overrides[name].kind != "withdraw":
+            add("earlier", "a message of an earlier session", 0, name, "dropped")
     for message in history:
         texts = [text for shown in apply_overrides((message,), overrides) for text in seed_texts(shown)]
         for kind, name, text in texts:
             told = f"{name}  ({OUTDATED.lower()})" if kind == "summary" and outdated else name
-            add(kind, told, count(text), message.id)
+            left = count(text)
+            for request, block in _quoted_in(text, requests) if kind == "evidence" else ():
+                add("earlier", _short_line(request.text), count(block), request.id)
+                left -= count(block)
+            add(kind, told, left, message.id)
         if not texts:
             state = states.get(message.id, "")
             shown = sum(size(override) for override in apply_overrides((message,), overrides))
@@ -173,16 +188,35 @@ def _with_costs(rows: Sequence[Row], thoughtful: set[str]) -> list[Row]:
 def kind_of(message: Message) -> str:
     if message.role == "tool":
         return "tool output"
-    return "note" if all(isinstance(part, Note) for part in message.parts) else message.role
+    notes = [part for part in message.parts if isinstance(part, Note)]
+    if len(notes) < len(message.parts) or not notes:
+        return message.role
+    return "file" if notes[0].origin == "file" else "note"
 
 
 def _name(message: Message) -> str:
     if message.result is not None:
         text = f"{message.result.name}: {message.result.text}"
     else:
-        text = message.text or ", ".join(call.name for call in message.calls)
+        notes = [part.text.removeprefix(ATTACHED) for part in message.parts if isinstance(part, Note)]
+        text = message.text or ", ".join(call.name for call in message.calls) or " ".join(notes)
+    return _short_line(text)
+
+
+def _short_line(text: str) -> str:
     line = " ".join(text[: NAME_LENGTH * 4].split())
     return line if len(line) <= NAME_LENGTH else line[: NAME_LENGTH - 1] + "…"
+
+
+def _quoted_in(evidence: str, requests: Sequence[Quote]) -> Iterator[tuple[Quote, str]]:
+    """The prompts that the evidence quotes, each with its block; recognised by their first words."""
+    waiting = list(requests)
+    for block in _REQUEST.finditer(evidence):
+        first = block[1][:QUOTED_CHARS]
+        found = next((request for request in waiting if safe(request.text)[:QUOTED_CHARS] == first), None)
+        if found is not None:
+            waiting.remove(found)
+            yield found, block[0]
 
 
 def dropped_words(inspection: Inspection) -> list[str]:

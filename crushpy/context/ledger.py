@@ -118,6 +118,15 @@ class Ledger(Data, frozen=True):
             writer.add(fact)
         return writer.ledger(messages)
 
+    def with_ended(self, rules: Sequence[RuleFact]) -> "Ledger":
+        """The ledger with these rules ended as they say."""
+        ended = {(rule.message_id, rule.text): rule.ended for rule in rules}
+        kept = [
+            msgspec.structs.replace(rule, ended=rule.ended or ended.get((rule.message_id, rule.text), ""))
+            for rule in self.rules or ()
+        ]
+        return msgspec.structs.replace(self, rules=tuple(kept)) if ended else self
+
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
 

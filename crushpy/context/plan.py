@@ -152,6 +152,13 @@ def overrides_to_fit(
     return (*overrides, *shorten_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
 
 
+def least_tail(plan: Plan, limits: TokenBudget, *, size: Size, count: Callable[[str], int]) -> list[Message]:
+    """What the child shows of the tail in any case: beside texts as large as they may be."""
+    texts = FRAME_TOKENS + limits.pinned + limits.longest_summary + plan.evidence_tokens + count(plan.quotes)
+    overrides = overrides_to_fit(plan, limits, text_tokens=texts, size=size)
+    return apply_overrides(plan.parts.tail, by_message(overrides))
+
+
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:
     """The last request and the last answer, quoted if the tail does not contain them."""
     blocks: list[str] = []

@@ -41,6 +41,8 @@ ADDED, WITHDRAWN = (
     "The user added a standing rule:",
     "The user withdrew a standing rule; it no longer applies:",
 )
+SUPERSEDED = "superseded"
+"""How an earlier version ended a rule, by a guess; the user may restore it."""
 
 
 class UserStatement(Data, frozen=True):
@@ -66,7 +68,7 @@ class RuleFact(Data, frozen=True):
     added: bool = False
     """By the user, not found in a prompt."""
     ended: str = ""
-    """withdrawn; empty while it applies. In conversations of an earlier version also superseded."""
+    """withdrawn; empty while it applies. In conversations of an earlier version also `SUPERSEDED`."""
     origin: str = ""
 
     @property

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
@@ -107,67 +108,62 @@ def _is_regular(path: Path) -> bool:
         return False
 
 
+class _TreeLine(NamedTuple):
+    number: int
+    parent: str
+    before: str
+    """The preceding line, the best guess if its parent is missing from the file."""
+    groups: tuple[str, ...]
+
+
 class LineTree:
-    """Which lines of a file lead to its last message, if entries name their parents. Holds a few numbers per
+    """Which lines of a file lead to its last message, if entries name their parents. Holds little of each
     line, not the lines."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._parents: dict[str, str] = {}
-        self._before: dict[str, str] = {}
-        """The preceding line, the best guess if a line's parent is missing from the file."""
-        self._groups_of: dict[str, tuple[str, ...]] = {}
-        self._members: dict[str, list[str]] = {}
+        self._lines: dict[str, _TreeLine] = {}
+        self._members: defaultdict[str, list[str]] = defaultdict(list)
+        """The lines of each group."""
         self._last = ""
+        """The last message."""
         self._previous = ""
 
     def __contains__(self, name: str) -> bool:
-        return name in self._numbers
+        return name in self._lines
 
     @property
     def lines(self) -> set[int]:
         """All lines, without those that repeat an id."""
-        return set(self._numbers.values())
+        return {line.number for line in self._lines.values()}
 
     def add(
-        self,
-        line: int,
-        name: str,
-        parent: str,
-        *,
-        is_message: bool,
-        follows: bool,
-        groups: Iterable[str] = (),
+        self, number: int, name: str, parent: str, *, is_message: bool, follows: bool, groups: Sequence[str]
     ) -> None:
         """Adds the next line. `follows`: without a parent, it follows the line before it. Lines that share a
         group belong together whatever parents they name."""
-        if name in self._numbers:
+        if name in self._lines:
             return
-        self._numbers[name] = line
-        if parent:
-            self._parents[name] = parent
-        if parent or follows:
-            self._before[name] = self._previous
-        self._groups_of[name] = tuple(groups)
-        for group in self._groups_of[name]:
-            self._members.setdefault(group, []).append(name)
+        before = self._previous if parent or follows else ""
+        self._lines[name] = _TreeLine(number, parent, before, tuple(groups))
+        for group in groups:
+            self._members[group].append(name)
         self._previous = name
         self._last = name if is_message else self._last
 
     def branch(self) -> set[int]:
         """The numbers of the lines that lead to the last message; all lines if none names a parent."""
-        if not self._parents:
+        if not any(line.parent for line in self._lines.values()):
             return self.lines
         found: set[str] = set()
         name = self._last
         while name and name not in found:  # a cycle ends the walk
             found.add(name)
-            parent = self._parents.get(name, "")
-            name = parent if parent in self._numbers else self._before.get(name, "")
+            line = self._lines[name]
+            name = line.parent if line.parent in self._lines else line.before
         for _ in range(2):  # the other lines of a reply, then the results of the calls in them
-            groups = {group for name in found for group in self._groups_of[name]}
+            groups = {group for name in found for group in self._lines[name].groups}
             found.update(name for group in groups for name in self._members[group])
-        return {self._numbers[name] for name in found}
+        return {self._lines[name].number for name in found}
 
 
 class ForeignDatabase:

@@ -58,7 +58,7 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
         if kind != "session":
             is_message, follows = kind not in _DETACHED, "id" not in value
             parent = as_text(value.get("parentId"))
-            tree.add(at, _id(value, at), parent, is_message=is_message, follows=follows)
+            tree.add(at, _id(value, at), parent, is_message=is_message, follows=follows, groups=())
     if title:
         yield foreign.Heading(title)
     chosen, known = tree.branch(), tree.lines

@@ -2,7 +2,9 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,16 +23,8 @@ from crushpy.core.messages import (
 from crushpy.importers.foreign import listing
 from crushpy.util.read_json import as_object, as_text
 
-_TOOLS = {
-    "shell": "bash shell exec_command local_shell container_exec shell_command run_shell_command",
-    "read": "read read_file view view_file view_image notebookread",
-    "write": "write write_file create_file",
-    "edit": "edit multiedit multi_edit str_replace edit_file notebookedit",
-    "patch": "apply_patch patch",
-    "plan": "todowrite todo_write todos update_plan",
-    "task": "taskcreate taskupdate",
-}
-_KINDS = {name: kind for kind, names in _TOOLS.items() for name in names.split()}
+_TOOLS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("tool_kinds.toml").read_text())
+_KINDS = {name: kind for kind, names in _TOOLS.items() for name in names}
 """What a tool of another agent does, by its name in lower case."""
 _MAX_DIFF_LINES = 400
 """Longer changes are counted without a diff: comparing them is slow."""

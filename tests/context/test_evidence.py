@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.histories import (
@@ -477,9 +478,43 @@ def test_names_of_a_secret_are_not_listed() -> None:
     assert "plain_name" in evidence and "hunter" not in evidence
 
 
-def test_a_lean_evidence_has_names_before_old_commands() -> None:
-    lineage = [user("go"), *ran("ls old", "seen_name"), user("on")]
+def test_names_take_a_part_of_the_room_before_old_commands_and_most_of_it_in_lean() -> None:
+    old = [
+        message
+        for number in range(90)
+        for message in ran(f"make target {number}", " ".join(f"name_{number}_{n}" for n in range(9)))
+    ]
+    ledger = extend_ledger(Ledger(), [user("go"), *old], cwd="/work")
+    sizes: list[tuple[int, int]] = []
+    for lean in (False, True):
+        text = build_evidence(ledger, AROUND, limit=800, request_limit=100, count=count, lean=lean)
+        assert count(text) <= 800
+        titles = "Names seen", "Other commands"
+        names, commands = (count("\n".join(section(text, title))) for title in titles)
+        sizes.append((names, commands))
+    (names, commands), (lean_names, lean_commands) = sizes
+    assert commands > 300 > names > 140
+    assert lean_names > 300 > lean_commands
+
+
+def test_a_path_inside_a_longer_one_is_not_listed_again() -> None:
+    lineage = [user("go"), *ran("find", f"{'cmd/cli/clean.go ' * 3} cmd/cli clean.go /work/cmd/web/app.go")]
     ledger = extend_ledger(Ledger(), lineage, cwd="/work")
-    for lean in (True, False):
-        text = build_evidence(ledger, AROUND, limit=400, request_limit=100, count=count, lean=lean)
-        assert (text.index("seen_name") < text.index("ls old")) is lean
+    text = build_evidence(
+        ledger, AROUND, limit=600, request_limit=100, count=count, beside="in /work/cmd/web/app.go"
+    )
+    assert section(text, "Names seen") == ["cmd/cli/clean.go"]
+
+
+def test_names_of_a_prompt_that_is_only_quoted_in_part_are_listed() -> None:
+    prompt = f"first {'words ' * 400} mentioned_once {'words ' * 400} last"
+    evidence = built([user("go"), user(prompt)], request_limit=100)
+    assert section(evidence, "Names seen") == ["mentioned_once"]
+
+
+def test_dropped_messages_are_counted_however_little_room_is_left() -> None:
+    old = [message for number in range(90) for message in ran(f"make the_target_{number}")]
+    ledger = extend_ledger(Ledger(), [user("go"), *old], cwd="/work")
+    ledger = msgspec.structs.replace(ledger, edits={"a": "drop", "b": "drop"})
+    text = build_evidence(ledger, AROUND, limit=300, request_limit=100, count=count)
+    assert "2 messages were dropped by the user" in text

@@ -18,8 +18,8 @@ from crushpy.context.overrides import (
     shorten_oldest,
 )
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, overrides_to_fit
-from crushpy.context.render import seed_text
+from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, least_tail, make_plan, overrides_to_fit
+from crushpy.context.render import message_text, seed_text
 from crushpy.core.messages import Image, Message, MessageOverride, Seed
 
 
@@ -138,6 +138,26 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
     plan = make_plan(history, limits, has_seed=False, size=size, count=count)
     overrides = overrides_to_fit(plan, limits, text_tokens=1_000, size=size)
     assert [override.message_id for override in overrides] == [history[-2].id]
+
+
+def test_names_in_what_the_tail_does_not_show_are_listed() -> None:
+    one, filler = call("bash", command="big"), "some words " * 1_600
+    history = [user("go"), *ran("early", "x" * 4_000), assistant("", one)]
+    history += [result(one, f"first_name {filler} hidden_name {filler} last_name")]
+    limits = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count)
+    least = least_tail(plan, limits, size=size, count=count)
+    evidence = build_evidence(
+        extend_ledger(Ledger(), history, cwd="/work"),
+        WorkspaceSnapshot(),
+        limit=plan.evidence_tokens,
+        request_limit=limits.longest_quote,
+        count=count,
+        beside="\n".join(map(message_text, least)),
+    )
+    shown = message_text(shown_tail(plan, limits, text_tokens=count(evidence))[-1])
+    assert "first_name" in shown and "hidden_name" not in shown and "last_name" in shown
+    assert "hidden_name" in evidence and "first_name" not in evidence
 
 
 def test_unseen_results_are_truncated_only_when_there_is_no_room() -> None:

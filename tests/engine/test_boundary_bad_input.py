@@ -13,6 +13,7 @@ from support.talk import MODEL, Talk, Talks
 from crushpy.core.events import BoundaryCommitted, Error, Notice, ToolFinished
 from crushpy.core.messages import Seed, Thinking, Usage
 from crushpy.core.paths import Paths
+from crushpy.engine.compaction import summarizer
 from crushpy.storage.store import Store
 
 PNG = base64.b64decode(
@@ -236,6 +237,28 @@ async def test_boundary_falls_back_to_evidence_for_any_summariser_fault(
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence
     (notice,) = [n.text for n in talk.of(Notice) if "only the evidence was carried" in n.text]
     assert MODEL in notice, "says who, and why"
+
+
+async def test_summariser_that_failed_rests_across_boundaries(
+    talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> int:
+        return sum(is_summary(request.body) for request in llm.requests)
+
+    work = worker([1_000, *[7_600, 900] * 3])
+    llm.always(lambda body: Fail(500) if is_summary(body) else work(body))
+    talk = await talks(flags={**window(10_000), "compaction.prepare": False}, yolo=True)
+    assert await talk.ask("keep this request") == "done"
+    assert len(talk.of(BoundaryCommitted)) == 3
+    assert asked() == 6, "one call with all its retries"
+    told = [notice.text for notice in talk.of(Notice) if "only the evidence was carried" in notice.text]
+    assert len(told) == 3 and "it failed 0 s ago, and rests for 60 s" in told[-1]
+    assert await talk.conversation.context.compact()
+    assert asked() == 12, "the user asks"
+    monkeypatch.setattr(summarizer, "REST_S", 0.0)
+    work = worker([1_000, 7_600, 900])
+    assert await talk.ask("go on") == "done"
+    assert asked() == 18
 
 
 async def test_a_summary_longer_than_allowed_is_cut_off_at_twice_what_was_asked_for(

@@ -10,9 +10,11 @@ from support.talk import MODEL, Talk, Talks
 
 from crushpy.context.coverage import lineage_words
 from crushpy.context.edits import ContextEdit, effect_words
+from crushpy.context.overrides import apply_overrides
+from crushpy.context.render import seed_text
 from crushpy.core.boundary import of_this_boundary
 from crushpy.core.errors import UsageError
-from crushpy.core.events import BoundaryCommitted, TitleChanged
+from crushpy.core.events import BoundaryCommitted, TitleChanged, TodosChanged
 from crushpy.core.messages import Message, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -45,6 +47,13 @@ def found(talk: Talk, text: str) -> Message:
 
 def drop(talk: Talk, text: str) -> list[ContextEdit]:
     return [ContextEdit("drop", found(talk, text).id)]
+
+
+def seed_of(talk: Talk) -> str:
+    """What the session started with, as requests show it."""
+    shown = apply_overrides(talk.conversation.history, talk.conversation.session.overrides)
+    assert shown[0].seed is not None
+    return seed_text(shown[0].seed)
 
 
 async def asked(talk: Talk, llm: ScriptedLLM, prompt: str = "go on") -> str:
@@ -417,14 +426,82 @@ async def test_messages_that_repeat_a_dropped_text_are_listed_and_dropped_on_req
     talk = await talks(flags=WIDE, yolo=True)
     await talk.ask("The key is key-4711-hush, keep it.")
     await talk.ask("try it")
+    await talk.conversation.pins.add_text("Use key-4711-hush everywhere.")
+    await talk.conversation.pins.add_text("Keep the API stable.")
     prompt = found(talk, "The key is").id
     effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)], dry_run=True)
+    assert effect.repeating_pins == (1,)
     result = next(message for message in talk.conversation.history if message.result)
     assert effect.repeats == (found(talk, "I shall use").id, found(talk, "I try.").id, result.id)
     effect = await talk.conversation.context.edit([ContextEdit("drop", prompt, also=True)])
     assert not effect.repeats and len(effect.messages) == 4
     sent = await asked(talk, llm)
     assert "4711" not in sent and "It worked." in sent and "try it" in sent
+    assert [pin.text for pin in (await talk.conversation.pins.listed()).pins] == ["Keep the API stable."]
+
+
+async def test_todos_that_repeat_a_dropped_text_are_listed_and_removed_on_request(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    todos = [{"text": text, "status": "pending"} for text in ("Log in with key-4711-hush", "Write tests")]
+    llm.script(Reply("I plan.", calls=[Call("todos", {"todos": todos})]), "Planned.", "A summary.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("The key is key-4711-hush, keep it.")
+    prompt = found(talk, "The key is").id
+    assert await talk.conversation.context.compact()
+    assert "key-4711-hush" in seed_of(talk)
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)], dry_run=True)
+    assert effect.repeating_todos == ("Log in with key-4711-hush",)
+    assert "1 todo repeats the text: Log in with key-4711-hush" in effect_words(effect)
+    await talk.conversation.context.edit([ContextEdit("drop", prompt, also=True)])
+    assert [todo.text for todo in talk.conversation.info.todos] == ["Write tests"]
+    assert "4711" not in seed_of(talk) and "Write tests" in seed_of(talk)
+    assert await talk.conversation.context.undo_compaction()
+    assert [todo.text for todo in talk.conversation.info.todos] == ["Write tests"], "also in the parent"
+
+
+async def test_the_todos_are_those_of_the_last_call_that_is_left(talks: Talks, llm: ScriptedLLM) -> None:
+    for text in ("First plan", "Secret plan of hush"):
+        llm.script(Reply(text, calls=[Call("todos", {"todos": [{"text": text, "status": "pending"}]})]))
+    llm.script("Planned.", "A summary.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("plan it")
+    call = found(talk, "Secret plan of hush").id
+
+    def listed() -> list[str]:
+        return [todo.text for todo in talk.conversation.info.todos]
+
+    await talk.conversation.context.edit([ContextEdit("drop", call)])
+    assert listed() == ["First plan"] and talk.of(TodosChanged)[-1].todos[0].text == "First plan"
+    assert await talk.conversation.context.compact()
+    assert "hush" not in await asked(talk, llm)
+    await talk.conversation.context.edit([ContextEdit("restore", call)])
+    assert listed() == ["Secret plan of hush"]
+
+
+async def test_a_prompt_that_a_seed_quotes_has_a_row_and_keeps_it_when_dropped(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    llm.script("A summary.")
+    quoted = found(talk, "the second request").id
+    assert await talk.conversation.context.compact()
+    context = talk.conversation.context
+    await context.count_exactly()
+
+    def rows() -> dict[str, tuple[str, str]]:
+        return {
+            row.name: (row.message_id, row.state) for row in context.inspect().rows if row.kind == "earlier"
+        }
+
+    assert list(rows()) == ["the first request", "the second request"]
+    assert rows()["the second request"] == (quoted, "")
+    await context.edit([ContextEdit("drop", quoted)])
+    assert rows()["a message of an earlier session"] == (quoted, "dropped")
+    assert "the second request" not in rows()
+    assert all(row.tokens > 0 for row in context.inspect().rows if row.kind == "evidence")
+    await context.edit([ContextEdit("restore", quoted)])
+    assert list(rows()) == ["the first request", "the second request"]
 
 
 async def test_coverage_counts_dropped_messages_apart(talks: Talks, llm: ScriptedLLM) -> None:

@@ -1,5 +1,6 @@
 """What was shown of a reply is kept, and what came to nothing is paid: through kills and empty replies."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from scripted_llm import Reply, ScriptedLLM, Stall
 from support.headless import Run, Start, llm_env, run, start
 from support.talk import Talks, talks
 
-from crushpy.core.events import MessageCommitted, UsageReported
+from crushpy.core.events import MessageCommitted, TextDelta, UsageReported
 from crushpy.core.messages import Text, Thinking, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -89,6 +90,25 @@ async def test_an_empty_reply_is_paid_and_what_was_thought_for_it_is_kept(
     await talk.close()
     again = await talks(session=session)
     assert again.conversation.usage == before
+
+
+async def test_tokens_of_a_reply_that_is_interrupted_are_counted_by_us(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    price: dict[str, object] = {'models."openai/test-model".input_cost': 100.0}
+    llm.script(Stall(Reply("Some words and more", chunk=10), after=1), "Well.")
+    talk = await talks(flags=price)
+    turn = asyncio.create_task(talk.ask("count"))
+    await talk.until_event(TextDelta)
+    assert talk.conversation.interrupt() and await turn == "interrupted"
+    used, history = talk.conversation.usage, talk.conversation.history
+    assert used.input_tokens > 500 and used.output_tokens > 0 and used.cost > 0
+    assert history[-1].usage is None, "no report of the server"
+    talk.conversation.prompts.close()
+    await talk.close()
+    assert "$" in talk.conversation.run_summary and "0 tokens" not in talk.conversation.run_summary
+    again = await talks(session=talk.conversation.info.id)
+    assert again.conversation.usage == used
 
 
 async def test_a_total_never_goes_down_not_even_by_an_undo(

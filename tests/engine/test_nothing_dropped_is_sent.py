@@ -34,7 +34,7 @@ FLAGS: dict[str, object] = {
     f'models."{name}".context_window': WINDOW for name in (MODEL, "openai/other-model")
 } | {"small_model": "openai/small", "compaction.moments": False, "compaction.keep_recent_tokens": 400}
 FULL, NEARLY = Usage(80_000, 10), Usage(65_000, 10)
-WORD = re.compile(r"zq\d+q")
+WORD = re.compile(r"zu\d+u")  # ids have no u
 PAD = "lorem ipsum dolor sit amet " * 12
 """Makes a text long enough to be shortened: only its first 100 and last 50 characters are left."""
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
 
     def _hear(self, event: object) -> None:
         if isinstance(event, BoundaryCommitted):  # the session is still the parent
-            seen = words_of(self._history)
+            seen = words_in(*map(to_json, self._history))  # in its seed as well
             last = max((number for number, word in enumerate(self._line, 1) if word in seen), default=0)
             self._marks.append(Mark(self._line[:last], self._marks))
 
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
         return Reply(f"Answer apple {word}. {PAD}", calls=made, usage=usage or "auto")
 
     def _word(self) -> str:
-        word = f"zq{len(self._issued)}q"
+        word = f"zu{len(self._issued)}u"
         self._issued.append(word)
         self._line.append(word)
         return word
@@ -217,7 +217,8 @@ class Histories(RuleBasedStateMachine):
             override = overrides.get(message.id)
             if override is None:
                 continue
-            own, left = words_of([message]), set[str]()
+            is_recalled = message.result is not None and message.result.name == "recall"
+            own, left = set[str]() if is_recalled else words_of([message]), set[str]()  # it quotes others
             for report in message.reports:  # what was joined from a branch comes and goes with its note
                 folded = self._folds.get(report.session_id, set())
                 self._exempt = self._exempt | folded if override.kind == "restore" else self._exempt - folded
@@ -382,6 +383,7 @@ def machine_test(llm: ScriptedLLM, cwd: Path) -> None:
 
 
 @pytest.mark.sampled
+@pytest.mark.timeout(300 + 3 * SEQUENCES)
 @both_databases
 def test_random_histories_send_nothing_that_was_dropped(
     llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch

@@ -113,3 +113,30 @@ async def test_names_are_counted_from_messages_stored_before_names_were_counted(
     assert await talk.conversation.context.compact()
     assert "with-a-flag" in evidence_of(talk)
     assert asked(home, "SELECT 1 FROM message_fact WHERE json_type(facts, '$.names') IS NULL") == []
+
+
+async def test_a_rule_that_an_earlier_version_ended_by_guess_is_listed_until_it_is_restored(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.always("Fine.")
+    talk = await talks()
+    await talk.ask("Never push to main.")
+    await talk.ask("Always use port 8443.")
+    assert await talk.conversation.context.compact()
+    session = talk.conversation.info.id
+    await talk.conversation.close()
+    asked(
+        home,
+        "UPDATE ledger SET facts = json_remove(json_set(facts, '$.rules[0].ended', 'superseded'), '$.names')",
+    )
+    talk = await talks(session=session)
+    await talk.ask("Go on.")
+    assert await talk.conversation.context.compact()
+    rules = talk.conversation.rules
+    listed = await rules.listed()
+    assert [rule.text for rule in listed.valid] == ["Always use port 8443."]
+    assert [rule.text for rule in listed.guessed_ends] == ["Never push to main."]
+    assert listed.state(listed.guessed_ends[0]) == "ended by an earlier version"
+    await rules.add("Never push to main.")
+    listed = await rules.listed()
+    assert listed.guessed_ends == [] and len(listed.valid) == 2

@@ -42,12 +42,18 @@ from crushpy.util.uncancellable import uncancellable
 
 
 class BoundaryBuilder:
-    def __init__(self, scope: AgentScope, planner: BoundaryPlanner, preparations: Preparations) -> None:
+    def __init__(
+        self,
+        scope: AgentScope,
+        planner: BoundaryPlanner,
+        preparations: Preparations,
+        summarizer: Summarizer,
+    ) -> None:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._emit = scope.emit
         self._planner = planner
         self._preparations = preparations
-        self.summarizer = Summarizer(scope, scope.emit)
+        self.summarizer = summarizer
         self.reviews = SummaryReview(scope.emit)
 
     async def make_boundary(self, options: BoundaryOptions, state: WindowState) -> bool:
@@ -72,8 +78,8 @@ class BoundaryBuilder:
         draft.evidence = await self._planner.evidence(state, draft.plan)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
-        # A review may have asked for another summary, which is counted only with this boundary.
-        prepared = was_ready and draft.summary.counted
+        # A review may have asked for another summary.
+        prepared = was_ready and draft.summary.prepared
         made = await uncancellable(self._commit(draft, waited, prepared=prepared))
         rules = draft.rules.warning
         for warning in (*draft.pins.warnings, *([f"{rules[0].upper()}{rules[1:]}."] if rules else ())):
@@ -151,6 +157,7 @@ class BoundaryBuilder:
                     await self._compose(draft, by_hand=bool(written))
                 return
             written, focus = "", "\n".join(part for part in (options.focus, verdict.text) if part)
+            self.summarizer.failed_at.clear()
 
     async def _summarize(self, draft: BoundaryDraft, focus: str) -> Summary:
         may_postpone = draft.options.may_postpone
@@ -159,6 +166,8 @@ class BoundaryBuilder:
                 prepared = await self._preparations.summary(progress.update, may_postpone=may_postpone)
                 if prepared is not None:
                     return prepared
+            if draft.options.trigger == "manual":
+                self.summarizer.failed_at.clear()
             job = self._planner.summary_job(draft.options, draft.plan, focus)
             with self.summarizer.progress.watched(progress.update):
                 return await self.summarizer.run(job, may_postpone=may_postpone)
@@ -249,8 +258,6 @@ class BoundaryBuilder:
                 msgspec.structs.replace(options.pending_result, text=f"continued in {child.id}")
             )
             facts[answer.id] = session.facts_of(answer)
-        if summary.usage.total and not summary.counted:
-            await session.count(summary.usage)
         await self._scope.services.store.boundaries.add(
             boundary,
             child,
@@ -261,9 +268,9 @@ class BoundaryBuilder:
             facts=facts,
         )
         self._gauge.reset()
-        if summary.model and not summary.counted:
+        if summary.model and not summary.prepared:
             self._preparations.last_seconds = waited
-        self._preparations.discard("used" if summary.counted else "discarded", renew=True)
+        self._preparations.discard("used" if summary.prepared else "discarded", renew=True)
         if answer is not None and answer.result is not None:
             options.on_stored(answer.result)
         made = boundary_event(boundary, draft.seed)

@@ -40,7 +40,7 @@ _ENDINGS = {
     "limit": "The branch was ended at a limit of this run",
     "loop": "The branch was ended because it repeated the same call",
 }
-_CARRIED = ("title", "model", "compaction", "mode", "todos", "grants")
+_CARRIED = ("title", "model", "compaction", "mode", "budget", "todos", "grants")
 """What a parent takes over from its branch."""
 
 

@@ -1,7 +1,7 @@
 """The context of a conversation, for its front ends: how full it is, what is in it, edits and compaction."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +9,15 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
+from crushpy.context.facts import Quote
+from crushpy.context.facts import todos as todos_in
 from crushpy.context.forecast import CompactionCost, Forecast, Prices, forecast, turn_usages
 from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message, users_edits
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
-from crushpy.core.boundary import FORK
+from crushpy.core.boundary import FORK, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Data, Message, MessageOverride, Usage
+from crushpy.core.messages import Data, Message, MessageOverride, TodoList, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.preparation import ORDINARY
@@ -24,9 +26,10 @@ from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.session import load_session
-from crushpy.engine.session.tree import undo_compaction
+from crushpy.engine.session.tree import find_undoable, undo_compaction
 from crushpy.engine.side_calls import answer_aside
 from crushpy.llm.protocol import ModelInfo
+from crushpy.security.redact import redact
 from crushpy.security.sanitize import to_json
 from crushpy.util.uncancellable import uncancellable
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from crushpy.engine.compaction.replay import Replay
 
 REPLAYED_THRESHOLDS = (0.5, 0.9)
+_SHOWN_CHARS = 400
+"""Of an earlier prompt, in the inspector."""
 
 
 class MemoryFile(Data, frozen=True):
@@ -74,7 +79,9 @@ class ContextService:
 
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""
-        return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())
+        asked = self._agent.planner.ledger.requests
+        quotes = [Quote(request.id, redact(request.text[:_SHOWN_CHARS])) for request in asked]
+        return msgspec.structs.replace(self._agent.view.inspect(quotes), forecast=self.forecast())
 
     def forecast(self, *, costs: bool = True) -> Forecast:
         """How long the session lasts at its current pace, and the cost of continuing against compacting.
@@ -164,56 +171,76 @@ class ContextService:
         """
         if not dry_run and self._run_slot.busy:
             raise UsageError("Not while the agent is working.", "Interrupt it first.")
-        await self._agent.view.counted()  # sizes are in the model's tokens from now on
+        size = self._agent.view.size_in(await self._agent.view.counted())
         session, earlier = self._session, await self._earlier(edits)
         before = await self._store.boundaries.load_overrides(session.info.id) if earlier else ()
+        withdrawn = {override.message_id for override in before if override.kind == "withdraw"}
+        earlier = [message for message in earlier if message.id not in withdrawn]
         effect = effect_of_edits(
             session.history,
             {**by_message(before), **session.overrides},
             edits,
             cwd=session.info.cwd,
-            size=self._scope.gauge.size,
+            size=size,
             earlier=earlier,
+            pins=await self._store.pins.load(session.info.root_id) if session.stored else (),
+            todos=session.info.todos,
         )
         if not dry_run:
-            await uncancellable(self._apply(effect))
+            also = any(edit.also for edit in edits)
+            await uncancellable(self._apply(effect, effect.repeating_todos if also else ()))
+            for number in effect.repeating_pins if also else ():
+                await self._store.pins.remove(session.info.root_id, number)
         return effect
 
     async def _earlier(self, edits: Sequence[ContextEdit]) -> list[Message]:
-        """The messages before a compaction, if one of them is edited: the seed may quote it. Raises for one
-        that did not lead here."""
+        """The messages before a compaction: the seed may quote them. Raises if one is edited that did not
+        lead here."""
         session, here = self._session, {message.id for message in self._session.history}
         names = {edit.message_id.strip() for edit in edits} - {ALL, SUPERSEDED}
         elsewhere = {name for name in names if not any(known.startswith(name) for known in here)}
-        if not elsewhere or not session.stored:
+        if session.seed is None and not (elsewhere and session.stored):
             return []
         for name in elsewhere:
             await self._store.messages.find(name, within=session.info.id)
         lineage = await self._store.messages.load_lineage(session.info.id)
         return [message for message in lineage if message.id not in here and not message.seed]
 
-    async def _apply(self, effect: EditEffect) -> None:
+    async def _apply(self, effect: EditEffect, without_todos: Collection[str]) -> None:
         """Stores the edits with this session, and with those that undoing a compaction or returning from a
-        branch leads back to. A seed that has facts of the messages is written again."""
+        branch leads back to. A seed that has facts of the messages is written again; the todos are those of
+        the last call that is left."""
         store, session = self._store, self._session
         edited = {override.message_id for override in effect.overrides}
         await session.add_overrides(effect.overrides)
         for info in reversed(await store.sessions.load_lineage(session.info.id)):
-            own = await store.messages.load(info.id)
-            if info.id != session.info.id:
-                known = {message.id for message in await store.messages.load_lineage(info.id)}
+            own, is_here = await store.messages.load(info.id), info.id == session.info.id
+            lineage = await store.messages.load_lineage(info.id)
+            if not is_here:
+                known = {message.id for message in lineage}
                 shared = [override for override in effect.overrides if override.message_id in known]
                 await store.boundaries.add_overrides(info.id, shared)
                 edited &= known
+            edits = users_edits(await store.boundaries.load_overrides(info.id))
+            is_list_edited = any(
+                message.result and isinstance(message.result.display, TodoList) and message.id in edited
+                for message in lineage
+            )
+            todos = tuple(todo for todo in info.todos if todo.text not in without_todos)
+            if is_list_edited and not without_todos:
+                todos = todos_in(apply_overrides(lineage, edits))
+            if todos != info.todos:
+                await (session.set_todos(todos) if is_here else store.sessions.update(info.id, todos=todos))
             if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
-                edits = users_edits(await store.boundaries.load_overrides(info.id))
-                renewed = await self._agent.planner.renewed_seed(info, seed, edits)
+                listing = msgspec.structs.replace(info, todos=todos)
+                renewed = await self._agent.planner.renewed_seed(listing, seed, edits)
                 override = MessageOverride(own[0].id, kind="renew", text=to_json(renewed).decode())
                 await store.boundaries.add_overrides(info.id, [override])
-                if info.id == session.info.id:
+                if is_here:
                     session.overrides[own[0].id] = override
             if info.kind == FORK:  # what it was forked from is another conversation
                 break
+        await self._agent.planner.read_carried()
         self._agent.policy.history_replaced()
 
     # --- compaction -------------------------------------------------------------------------------------
@@ -230,13 +257,17 @@ class ContextService:
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
         return await self._run_slot.run_exclusively(work) or False
 
-    async def undo_compaction(self) -> bool:
-        """Undoes the boundary before this session: its parent is the tip again."""
-        return await self._run_slot.run_exclusively(uncancellable(self._undo())) or False
+    async def find_undoable(self) -> StoredBoundary:
+        """What `undo_compaction` undoes if it is not told what."""
+        return await find_undoable(self._store, self._session.info.id)
 
-    async def _undo(self) -> bool:
-        mode = self._session.info.mode
-        parent = await undo_compaction(self._store, self._session.info.id, follow=True)
+    async def undo_compaction(self, boundary_id: str = "") -> bool:
+        """Undoes this boundary, or the last one: its parent is the tip again."""
+        return await self._run_slot.run_exclusively(uncancellable(self._undo(boundary_id))) or False
+
+    async def _undo(self, boundary_id: str) -> bool:
+        mode, here = self._session.info.mode, self._session.info.id
+        parent = await undo_compaction(self._store, here, boundary_id=boundary_id, follow=True)
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)

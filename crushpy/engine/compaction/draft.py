@@ -14,7 +14,15 @@ from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides, has_outdated_summary, users_edits
-from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
+from crushpy.context.plan import (
+    FRAME_TOKENS,
+    Plan,
+    TokenBudget,
+    least_tail,
+    make_plan,
+    plan_after,
+    without_tail,
+)
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
@@ -246,17 +254,23 @@ class BoundaryPlanner:
     async def _evidence_of(
         self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, plan: Plan | None = None
     ) -> str:
-        return await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
-            build_evidence,
-            ledger,
-            await take_snapshot(info, self._scope.services.workspace),
-            limit=limits.evidence if plan is None else plan.evidence_tokens,
-            request_limit=limits.longest_quote,
-            count=self._gauge.count,
-            redact=redact,
-            lean=self._scope.settings.compaction.carry == "lean",
-            beside="" if plan is None else "\n".join(map(message_text, plan.parts.tail)),
-        )
+        size, count = self._gauge.size, self._gauge.count
+        around = await take_snapshot(info, self._scope.services.workspace)
+
+        def build() -> str:
+            tail = [] if plan is None else least_tail(plan, limits, size=size, count=count)
+            return build_evidence(
+                ledger,
+                around,
+                limit=limits.evidence if plan is None else plan.evidence_tokens,
+                request_limit=limits.longest_quote,
+                count=count,
+                redact=redact,
+                lean=self._scope.settings.compaction.carry == "lean",
+                beside="\n".join(map(message_text, tail)),
+            )
+
+        return await asyncio.to_thread(build)  # a long lineage takes time, and must not block the screen
 
     async def renewed_seed(self, info: SessionInfo, seed: Seed, edited: Collection[str]) -> Seed:
         """The seed that a session of this lineage would have now: its evidence, rules and quotes without what

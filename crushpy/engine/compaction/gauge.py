@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from crushpy.context.budget import Budget, Calibration, Report, Sizes, budget, calibrate, ratio_of
+from crushpy.context.budget import Budget, Calibration, Report, Sizes, budget, calibrate, plausible, ratio_of
 from crushpy.context.inspect import fixed_texts, kind_of, seed_texts
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_WINDOW
@@ -118,10 +118,17 @@ class Gauge:
             self._fixed = {text: known}
         return known[0]
 
-    def reset(self) -> None:
+    def reset(self, *, edited: bool = False) -> None:
         """Forgets the reports: after a boundary, a model switch or an edit they describe another request. The
-        ratio stays valid for the model."""
-        self._kept = (self._model, self.exact, self.calibration.ratio)
+        ratio stays valid for the model. After an edit it is that of the last report, so that no message that
+        is still shown changes its size."""
+        ratio = self.calibration.ratio
+        if edited and self.calibration.believed:
+            (last, covered), sums = self._last, self._totals.state
+            counted = sum(tokens for tokens, _ in self._fixed.values()) + sums[min(covered, len(sums) - 1)]
+            if counted and plausible(last.total / counted):
+                ratio = last.total / counted
+        self._kept = (self._model, self.exact, ratio)
         self._reports.clear()
 
     def restore(self, history: Sequence[Message], overrides: Overrides, inherited: int, model: str) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from crushpy.context.facts import said_in
-from crushpy.context.hindsight import ALL_REPLIES, Hindsight, look_back
+from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, Past, look_back
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.boundary import KEEPS_CONTEXT, RETURN
 from crushpy.core.events import HindsightKnown
@@ -16,6 +16,7 @@ from crushpy.core.templates import Templates
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
 from crushpy.engine.compaction.replay import (
     Recording,
+    Replay,
     ReplayChanges,
     Replayer,
     load_recording,
@@ -56,6 +57,34 @@ async def judge_conversation(
     return await asyncio.to_thread(judge)
 
 
+async def judge_stored(store: Store, session_id: str) -> dict[str, HindsightKnown]:
+    """What is known of the boundaries up to this session, by the session that each opened."""
+    recording = await load_recording(store, session_id, rule_phrases(Templates()))
+    judged = await asyncio.to_thread(_stored, recording)
+    return {
+        boundary.child_id: hindsight_event(boundary.child_id, boundary.found, final=boundary.final)
+        for boundary in judged
+        if boundary.found.replies >= FIRST_REPLIES
+    }
+
+
+async def replay_judged(
+    store: Store, session_id: str, settings: Settings, models: Models, changes: Iterable[ReplayChanges]
+) -> list[Replay]:
+    """Like `replay_session`, with the names that were needed after each boundary."""
+    recording = await load_recording(store, session_id, rule_phrases(Templates()))
+
+    def walk(change: ReplayChanges) -> Replay:
+        replayer = Replayer(store, recording, settings, models, change)
+        replay = asyncio.run(replayer.run())
+        found = [judged.found for judged in _replayed(recording, replay, replayer.starts)]
+        known = [judged for judged in found if judged.replies >= FIRST_REPLIES]
+        names = sum(len(judged.names) for judged in known), sum(judged.carried for judged in known)
+        return msgspec.structs.replace(replay, names=names)
+
+    return await asyncio.to_thread(lambda: [walk(change) for change in changes])
+
+
 def _stored(recording: Recording) -> list[JudgedBoundary]:
     before: list[Message] = []
     starts: list[tuple[str, str, int, str]] = []
@@ -89,11 +118,14 @@ def _supposed(
 ) -> list[JudgedBoundary]:
     changes = ReplayChanges(window=window, method="auto")
     replayer = Replayer(store, without_usage(recording), settings, models, changes)
-    made = asyncio.run(replayer.run()).boundaries
+    return _replayed(recording, asyncio.run(replayer.run()), replayer.starts)
+
+
+def _replayed(recording: Recording, replay: Replay, texts: Sequence[str]) -> list[JudgedBoundary]:
     messages = [message for session in recording.sessions for message, _ in session.own]
     starts = [
-        ("", boundary.trigger, boundary.number, start)
-        for boundary, start in zip(made, replayer.starts, strict=True)
+        ("", boundary.trigger, boundary.number, text)
+        for boundary, text in zip(replay.boundaries, texts, strict=True)
     ]
     return _judge(messages, starts, recording.sessions[-1].info.cwd)
 
@@ -103,8 +135,11 @@ def _judge(
 ) -> list[JudgedBoundary]:
     ends = [place for _, _, place, _ in starts[1:]] + [len(messages)]
     found: list[JudgedBoundary] = []
+    past, known = Past((), cwd), 0
     for (child, trigger, place, start), end in zip(starts, ends, strict=False):
-        judged = look_back(messages[:place], start, messages[place:end], cwd=cwd, size=_size)
+        past.add(messages[known:place])
+        known = place
+        judged = look_back(past, start, messages[place:end], size=_size)
         final = judged.replies >= ALL_REPLIES or end < len(messages)
         found.append(JudgedBoundary(child, trigger, place, judged, final))
     return found
@@ -128,7 +163,8 @@ async def judge_session(store: Store, session: LiveSession, *, final: bool) -> H
     own = session.own_messages
     start = session.history[: len(session.history) - len(own)]
     carried = start_text(apply_overrides(start, session.overrides))
-    found = await asyncio.to_thread(look_back, before, carried, own, cwd=session.info.cwd, size=_size)
+    cwd = session.info.cwd
+    found = await asyncio.to_thread(lambda: look_back(Past(before, cwd), carried, own, size=_size))
     return hindsight_event(session.info.id, found, final=final)
 
 

@@ -18,6 +18,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides, users_edits
 from crushpy.context.standing_rules import (
     ADDED,
+    SUPERSEDED,
     WITHDRAWN,
     CarriedRules,
     RuleFact,
@@ -229,6 +230,20 @@ class RuleList(Data, frozen=True, omit_defaults=False):
         return [rule for rule in self.rules if not rule.ended]
 
     @property
+    def guessed_ends(self) -> list[RuleFact]:
+        """Those that an earlier version ended by a guess, and that nobody restored."""
+        applying = {rule.text for rule in self.valid}
+        return [rule for rule in self.rules if rule.ended == SUPERSEDED and rule.text not in applying]
+
+    def state(self, rule: RuleFact) -> str:
+        """Who set it, and how it ended, or which earlier one it seems to replace: that question stays open
+        until the user ends one of them."""
+        earlier = [known for known in self.valid if known.number < rule.number]
+        old = None if rule.ended else replaced_rule(rule.text, earlier)
+        ended = "ended by an earlier version" if rule.ended == SUPERSEDED else rule.ended
+        return ", ".join(filter(None, (rule.setter, ended, f"replaces {old.number}?" if old else "")))
+
+    @property
     def offer(self) -> str:
         """What to say about unconfirmed ones; empty if there are none."""
         return _imported_rules(len(self.unconfirmed)) if self.unconfirmed else ""
@@ -402,7 +417,8 @@ async def load_ledger(
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
-        ledger = Ledger().merged(found, messages=len(found), phrases=phrases)
+        guessed = [rule for rule in (ledger and ledger.rules) or () if rule.ended == SUPERSEDED]
+        ledger = Ledger().merged(found, messages=len(found), phrases=phrases).with_ended(guessed)
     own, many = (await read(info.id), len(own_ids)) if before is None else ((), 0)
     ledger = msgspec.structs.replace(ledger, edits=kinds, unconfirmed=tuple(foreign.rules))
     return await asyncio.to_thread(ledger.merged, own, messages=many, phrases=phrases)

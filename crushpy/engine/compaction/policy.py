@@ -19,7 +19,6 @@ from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.preparation import ORDINARY, SUMMARY_TIME_FACTOR, Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
-from crushpy.llm.catalog import LOCAL, provider_of
 from crushpy.llm.errors import ContextOverflow
 
 log = logging.getLogger(__name__)
@@ -99,8 +98,8 @@ class CompactionPolicy:
         begins = self._thresholds.preparation(state.budget, expected, moment)
         main = self._session.info.model
         writer = self._scope.settings.compaction.model or main
-        if provider_of(main) in LOCAL and provider_of(writer) in LOCAL:
-            return  # probably one server, which takes one request at a time: the agent would have to wait
+        if all(map(self._scope.models.has_one_slot, (main, writer))):
+            return  # probably one server: the agent would have to wait
         if begins and not self._builder.cannot_help(state):
             self.preparations.begin(moment, is_early=begins == "early")
 
@@ -279,5 +278,5 @@ class CompactionPolicy:
 
     def history_replaced(self) -> None:
         """The history was undone or edited: invalidates readings and preparation."""
-        self._gauge.reset()
+        self._gauge.reset(edited=True)
         self.preparations.discard(renew=True)

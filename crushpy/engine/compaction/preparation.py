@@ -35,11 +35,14 @@ class Preparations:
     one preparation for each boundary of a session, whatever its outcome.
     """
 
-    def __init__(self, scope: AgentScope, view: ContextView, planner: BoundaryPlanner) -> None:
+    def __init__(
+        self, scope: AgentScope, view: ContextView, planner: BoundaryPlanner, summarizer: Summarizer
+    ) -> None:
+        """`summarizer`: writes what no preparation has written."""
         self._view = view
         self._planner = planner
         # A summarizer of its own: another may be running. Its retries are not shown.
-        self._summarizer = Summarizer(scope, lambda _: None, scope.session.count)
+        self._summarizer = Summarizer(scope, lambda _: None, prepares_for=summarizer)
         self._emit = scope.emit
         self._begun = False
         self._moment = ""
@@ -82,7 +85,7 @@ class Preparations:
             seconds = time.monotonic() - started
             if summary.text:
                 self.last_seconds = seconds
-            self._summary = msgspec.structs.replace(summary, seconds=seconds, counted=True)
+            self._summary = msgspec.structs.replace(summary, seconds=seconds, prepared=True)
             self._report("ready" if summary.text else "failed")
         except Postponed as error:
             self._failure = error
@@ -181,5 +184,5 @@ class Preparations:
         if self._failure is not None and may_postpone:
             raise self._failure
         if self._failure is not None:
-            return Summary(problem=self._failure.message, counted=True)
+            return Summary(problem=self._failure.message, prepared=True)
         return self._summary

@@ -22,7 +22,7 @@ from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.inspect import RequestMade
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides, by_message
-from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
+from crushpy.context.plan import TokenBudget, least_tail, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import RulePhrases, carry_rules
 from crushpy.core.boundary import (
@@ -120,6 +120,8 @@ class Replay(Data, frozen=True, omit_defaults=False):
     """Of all model calls, those for summaries included. Its cost is at list prices; 0 without prices."""
     unknown: tuple[str, ...]
     """What a replay cannot know."""
+    names: tuple[int, int] = (0, 0)
+    """How many were needed after the boundaries, and how many of them had been carried; 0 if not counted."""
 
     @property
     def facts(self) -> tuple[int, int]:
@@ -394,7 +396,7 @@ class Replayer:
             count=count,
             redact=self._redact,
             lean=compaction.carry == "lean",
-            beside=start_text(parts.tail),
+            beside=start_text(least_tail(plan, limits, size=size, count=count)),
         )
         seed = Seed("", evidence, plan.quotes, rules=rules.text)
         text = seed_text(seed)

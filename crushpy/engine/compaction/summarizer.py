@@ -6,7 +6,8 @@ a failure means for the session is up to the caller.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -21,6 +22,7 @@ from crushpy.core.templates import Template, fill_template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import user_message
 from crushpy.engine.step.model_call import Draft, ModelCall
+from crushpy.engine.turn.limits import BudgetReached
 from crushpy.llm import errors
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import run_parallel
@@ -29,6 +31,8 @@ CHARS_PER_TOKEN = 4
 """A rough figure, for a progress bar."""
 MAX_CHUNKS = 8
 MAX_PARALLEL_CALLS = 3
+REST_S = 60.0
+"""How long a model that failed in spite of retries is not asked again, unless the user asks for a summary."""
 MAX_OVERFLOWS = 2
 """Calls in a row that may overflow during overflow recovery."""
 
@@ -66,8 +70,8 @@ class Summary(Data, frozen=True):
     """Why there is no summary, or why it is not the first model's."""
     seconds: float = 0.0
     """Duration in the background; 0 if the turn waited for it."""
-    counted: bool = False
-    """Its usage is already in the conversation's total."""
+    prepared: bool = False
+    """It was written in the background."""
     origin: SummaryOrigin = "evidence"
     signed: SignedSummary | None = None
     """The vendor's own form of the text."""
@@ -117,15 +121,17 @@ class SummaryProgress:
 class Summarizer:
     """Writes summaries for one session. `scope.gauge` also knows windows learnt from errors."""
 
-    def __init__(
-        self, scope: AgentScope, emit: Emit, count_usage: Callable[[Usage], Awaitable[None]] | None = None
-    ) -> None:
-        """`count_usage` is called after each model call; without it the caller counts the summary's usage."""
+    def __init__(self, scope: AgentScope, emit: Emit, prepares_for: "Summarizer | None" = None) -> None:
+        """`prepares_for`: this one works in the background, where a timeout delays nothing."""
+        self.failed_at: dict[str, float] = prepares_for.failed_at if prepares_for else {}
+        """When each model failed, by the clock."""
+        self._resting = errors.Unavailable, errors.RateLimited, *(() if prepares_for else (errors.TimedOut,))
+        """Errors after which a model is not asked again for a while."""
         self._models, self._gauge = scope.models, scope.gauge
         self._templates = scope.services.templates
         self._count = scope.gauge.count
         self._emit = emit
-        self._count_usage = count_usage
+        self._session = scope.session
         self.progress = SummaryProgress()
         self.usage = Usage()
         """Of the current run, or of the last one."""
@@ -149,13 +155,21 @@ class Summarizer:
                     self._refusing.add(job.main_model)
                 problems.append(f"{job.main_model}, by the vendor: {error.args[0] if error.args else error}")
         for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
+            seconds = time.monotonic() - self.failed_at.get(model, -REST_S)
+            if seconds < REST_S:
+                problems.append(f"{model}: it failed {seconds:.0f} s ago, and rests for {REST_S:g} s")
+                continue
             try:
                 text, truncated_chars = await self._with_model(model, job)
                 return self._summary(job, problems, text, model, truncated_chars)
             except (_Failed, errors.ModelError) as error:
                 problems.append(f"{model}: {error.args[0] if error.args else error}")
+                if isinstance(error, self._resting):
+                    self.failed_at[model] = time.monotonic()
                 if may_postpone and model == job.main_model and _is_outside(error):
                     raise Postponed(str(error)) from error
+                if isinstance(error, BudgetReached):
+                    raise
         return self._summary(job, problems)
 
     def _summary(
@@ -278,9 +292,10 @@ class Summarizer:
             lost = model != job.main_model and _is_outside(error)
             return not isinstance(error, errors.EmptyReply) and not lost
 
-        call = ModelCall(self._models.provider(model), request, on_event, may_retry=may_retry)
+        call = ModelCall(self._models, request, on_event, may_retry=may_retry)
         try:
-            async with asyncio.timeout(job.seconds):
+            # A server with one slot may read for minutes, and has nothing better to do.
+            async with asyncio.timeout(None if self._models.has_one_slot(model) else job.seconds):
                 draft = await call.run()
         except TimeoutError:
             raise errors.TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
@@ -291,8 +306,8 @@ class Summarizer:
         self.progress.set_written(number, job.target_tokens)
         usage = self._models.with_cost(model, draft.end.usage) if draft.end.usage else Usage()
         self.usage += usage
-        if self._count_usage is not None:
-            await self._count_usage(usage)
+        if usage.total:
+            await self._session.count(usage)
         return draft
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
@@ -320,7 +335,7 @@ class Summarizer:
 
 
 def _is_outside(error: Exception) -> bool:
-    """Authentication and network errors: a smaller request would not help."""
+    """Authentication and network errors, and no money left: a smaller request would not help."""
     if isinstance(error, errors.Unavailable):
         return error.status is None
-    return isinstance(error, errors.AuthenticationFailed)
+    return isinstance(error, errors.AuthenticationFailed | BudgetReached)

@@ -9,10 +9,11 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
-from crushpy.context.facts import moment_at
+from crushpy.context.facts import Quote, moment_at
 from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect, window_parts
 from crushpy.context.overrides import apply_overrides, without_images
+from crushpy.context.partition import Size
 from crushpy.context.render import seed_text
 from crushpy.core.boundary import CompactionTrigger
 from crushpy.core.defaults import DEFAULT_THRESHOLD
@@ -100,7 +101,8 @@ class ContextView:
         state = self.now()
         info, limit = self._session.info, state.request.max_output_tokens
         self.warn_about_budget(state.budget)
-        status = status_text(state.budget, self.moment, len(self._session.branches))
+        spending, depth = self._models.spending, len(self._session.branches)
+        status = status_text(state.budget, self.moment, depth, spending.left if spending else "")
         request = msgspec.structs.replace(
             self._with_seed(state.request),
             messages=self._sent.valid,
@@ -160,21 +162,32 @@ class ContextView:
         )
         return msgspec.structs.replace(request, status="", tool_changes=change)
 
-    def inspect(self) -> Inspection:
-        """What fills the window, part by part."""
+    def inspect(self, requests: Sequence[Quote] = ()) -> Inspection:
+        """What fills the window, part by part. `requests`: the prompts that a seed may quote."""
         state = self.now()
+        scale = self._scale(state)
         found = inspect(
             state.request.system,
             [(tool.name, to_json(tool).decode()) for tool in state.request.tools],
             self._session.history,
             state.budget,
-            count=self._gauge.count,
-            size=self._gauge.size,
+            count=lambda text: round(self._gauge.count(text) * scale),
+            size=self.size_in(state),
             overrides=self._session.overrides,
             cwd=self._session.info.cwd,
             cached=self._gauge.cached,
+            requests=requests,
         )
         return msgspec.structs.replace(found, dropped_thoughts=self.dropped_thoughts)
+
+    def size_in(self, state: WindowState) -> Size:
+        """Tokens of a message, such that all parts of the window together are what is used."""
+        scale = self._scale(state)
+        return lambda message: round(self._gauge.size(message) * scale)
+
+    def _scale(self, state: WindowState) -> float:
+        counted = sum(self._gauge.by_kind(state.request, state.history).values())
+        return 1.0 if state.budget.clamped or not counted else state.budget.used / counted
 
     def parts(self) -> tuple[Budget, dict[str, int]]:
         """How full the window is, and with what: cheap, for every step."""
