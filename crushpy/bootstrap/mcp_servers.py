@@ -48,19 +48,32 @@ class McpServers:
             self.names = [name for name, server in self._own.items() if server.enabled]
 
     def configs(self) -> "dict[str, ServerConfig]":
+        if self._configs is None:
+            self._configs, self.problems = self._read_configs()
+        return self._configs
+
+    def _read_configs(self) -> "tuple[dict[str, ServerConfig], list[str]]":
         from crushpy.extensions.mcp.configuration import configured_servers
 
-        if self._configs is None:
-            root = self._environment.root if self._environment.trusted else None
-            plugins = [place.folder for place in self._environment.extensions.places if place.plugin]
-            self._configs, self.problems = configured_servers(
-                self._own,
-                root,
-                plugins,
-                self._environment.editor_servers,
-                self._environment.original,
+        environment = self._environment
+        root = environment.root if environment.trusted else None
+        plugins = [place.folder for place in environment.extensions.places if place.plugin]
+        return configured_servers(self._own, root, plugins, environment.editor_servers, environment.original)
+
+    @property
+    def unused(self) -> str:
+        environment, file = self._environment, self._environment.root / PROJECT_FILE
+        if not file.exists() or environment.copy:
+            return "\n".join(self.problems)
+        if not environment.trusted:
+            return (
+                f"{PROJECT_FILE} is not used: this project is not trusted. Run `/trust` or `crushpy trust`."
             )
-        return self._configs
+        now, problems = self._read_configs()
+        new = f"{PROJECT_FILE} has changed since this conversation was opened: /new uses what is there now."
+        said = [new] if list(now.items()) != list(self.configs().items()) else []
+        none = f"{PROJECT_FILE} of this project names no server: see docs/mcp.md for its form."
+        return "\n".join([*said, *problems]) or ("" if self.names else none)
 
     def tools(self, window: int | None) -> tuple[McpTool, ...]:
         """The tools to offer, decided from what is known of the servers."""

@@ -40,11 +40,12 @@ from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
 from crushpy.engine.runtime import Runtime
-from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
 from crushpy.engine.session.timeline import Timeline
 from crushpy.engine.session.tree import fork_session
-from crushpy.engine.step.toolset import Toolset
+from crushpy.engine.spending import Spending
+from crushpy.engine.step.toolset import NO_TOOLS, Toolset
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
@@ -105,8 +106,11 @@ async def open_conversation(
         environment, options, store, loaded, additions or HostAdditions(origin="typed")
     ).build()
     conversation = Conversation(runtime)
+    await runtime.spending.read()
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
+    for problem in () if options.interactive else conversation.approvals.hooks.problems:
+        runtime.events(Notice(f"Hooks: {problem}", "warning"))
     for text in put_aside:
         runtime.events(Notice(f"crushpy was killed while a command was running: {text}", "warning"))
     for name in options.add_dir:
@@ -166,7 +170,7 @@ class _Opening(msgspec.Struct, frozen=True):
         models = self._models(rules)
         tools = self._tools(models.window(info.model), workspaces.mcp, lsp=bool(lsp))
         toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
-        models = models.for_tools(toolset.specs)
+        models = models.for_tools(toolset)
         gauge, phrases = new_gauge(models, self.loaded), rule_phrases(templates)
         session = LiveSession(self.store, self.loaded, events, gauge.exact_size, phrases=phrases)
         events.take_notes(Timeline(self.store, session).note)
@@ -177,11 +181,12 @@ class _Opening(msgspec.Struct, frozen=True):
         recorder = ChangeRecorder(self.store, undo_files, workspace.jobs, session, events)
         user_settings = UserSettings(environment.settings, paths, environment.cwd)
         permissions = self._permissions(granted, partial(self._hooks, hooks, session, workspace, events))
+        approvals = Approvals(permissions, workspace, session, user_settings, events)
         services = Services(
             self.store,
             user_settings,
             templates,
-            Approvals(permissions, workspace, session, user_settings, events),
+            approvals,
             workspace,
             AuditTrail(self.store, info.root_id),
             recorder,
@@ -190,12 +195,22 @@ class _Opening(msgspec.Struct, frozen=True):
             environment.trusted,
             self.additions.origin,
         )
-        scope = AgentScope(services, session, models, gauge, events)
-        return self._runtime(scope, events, toolset, workspaces, undo_files, recorder)
+        spending = Spending(
+            self.store,
+            session,
+            str(environment.root),
+            lambda: user_settings.current.budget,
+            models.has_price,
+            approvals.ask_to_go_on if services.has_user else None,
+            events,
+        )
+        scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
+        return self._runtime(scope, spending, events, toolset, workspaces, undo_files, recorder)
 
     def _runtime(
         self,
         scope: AgentScope,
+        spending: Spending,
         events: EventBus,
         toolset: Toolset,
         workspaces: Workspaces,
@@ -214,8 +229,8 @@ class _Opening(msgspec.Struct, frozen=True):
             pins,
             undo_files,
             recorder,
-            RunSummary(self.store, services.audit),
             Limits(options.max_steps, options.max_tokens, options.max_cost),
+            spending,
             self.environment.paths.worktrees,
             partial(workspaces.open_worktree, services),
             workspaces.mcp,
@@ -227,7 +242,7 @@ class _Opening(msgspec.Struct, frozen=True):
         forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
         learnt = LearntModels(self.environment.paths.learnt_file)
         web_search = settings.web_search == "on" and not forbidden
-        return Models(settings, lambda _: (), learnt, self.additions.providers, web_search=web_search)
+        return Models(settings, NO_TOOLS, learnt, self.additions.providers, web_search=web_search)
 
     def _tools(self, window: int | None, servers: McpServers, *, lsp: bool) -> tuple[AnyTool, ...]:
         """Those that the model gets; `window`: the model's."""
@@ -350,7 +365,8 @@ async def _load_stored(
         return fork
     if not options.read_only:
         await store.leases.acquire(info.id)
-        if options.model or options.compaction or options.mode or info.imported:
+        changed = options.model or options.compaction or options.mode or options.budget
+        if changed or info.imported:
             await store.sessions.update(
                 info.id,
                 model=info.model,
@@ -358,6 +374,7 @@ async def _load_stored(
                 system=info.system or None,
                 breaker=info.breaker,
                 mode=info.mode or None,
+                budget=info.budget,
             )
     return await load_session(store, info, read_only=options.read_only)
 
@@ -390,6 +407,7 @@ async def _find_session(
     changes: dict[str, Any] = {
         "compaction": options.compaction or info.compaction,
         "mode": options.mode or info.mode,
+        "budget": options.budget or info.budget,
     }
     if options.model and options.model != info.model:
         changes |= {"model": options.model, "breaker": BreakerState()}  # the new window may have room
@@ -422,7 +440,7 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
 
 
 def _all_models(environment: ProjectEnvironment) -> Models:
-    return Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
+    return Models(environment.settings, NO_TOOLS, LearntModels(environment.paths.learnt_file))
 
 
 def _new_session(environment: ProjectEnvironment, options: StartOptions, model: str) -> SessionInfo:
@@ -438,4 +456,5 @@ def _new_session(environment: ProjectEnvironment, options: StartOptions, model: 
         created_at=now,
         updated_at=now,
         mode=cast(Mode, options.mode),
+        budget=options.budget or environment.settings.budget.conversation,
     )

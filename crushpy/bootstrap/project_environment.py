@@ -5,7 +5,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from crushpy.bootstrap.user_extensions import UserExtensions
 from crushpy.core.access import Privileges, ToolTable
@@ -62,7 +64,7 @@ Commands = Sequence[tuple[str, tuple[str, ...]]]
 """Those of language servers, with the endings of the files that each is for."""
 LSP_SERVERS: dict[str, tuple[str, ...]] = {
     ".py .pyi": ("basedpyright-langserver --stdio || pyright-langserver --stdio", "ruff server"),
-    ".ts .tsx .js .jsx .mjs .cjs": ("typescript-language-server --stdio",),
+    ".ts .tsx .js .jsx .mjs .cjs": ("tsc --lsp --stdio || typescript-language-server --stdio",),
     ".go": ("gopls",),
     ".rs": ("rust-analyzer",),
     ".c .h .cc .cpp .hpp": ("clangd",),
@@ -77,7 +79,20 @@ def find_servers(settings: LspSettings) -> Iterator[tuple[str, str, tuple[str, .
         for named in servers:
             words = [words.split() for words in named.split("||")]
             commands = [(shutil.which(program) or "", *args) for program, *args in words]
+            if endings not in settings.servers:
+                commands = [command for command in commands if not _is_old_compiler(command[0])]
             yield endings, named, next((command for command in commands if command[0]), ())
+
+
+def _is_old_compiler(program: str) -> bool:
+    """Whether it is a `tsc` that is not known to be TypeScript 7, the first one that is a language server."""
+    if Path(program).name != "tsc":
+        return False
+    try:
+        package = (Path(os.path.realpath(program)).parents[1] / "package.json").read_bytes()
+        return int(msgspec.json.decode(package, type=dict[str, Any])["version"].partition(".")[0]) < 7
+    except (OSError, LookupError, ValueError):
+        return True
 
 
 class ProjectEnvironment:

@@ -3,9 +3,6 @@
 import re
 import shlex
 from collections.abc import Sequence
-from functools import partial
-
-import msgspec
 
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.user_extensions import UserExtensions
@@ -17,12 +14,11 @@ from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import ToolCall
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.event_bus import EventBus
-from crushpy.engine.hooks import HookEvent, ObservedCall
 from crushpy.engine.runtime import CommandPrompt
 from crushpy.llm.errors import ModelError
 from crushpy.security.sanitize import one_line
 from crushpy.tools.base import CallContext
-from crushpy.tools.bash import BashArgs, BashTool
+from crushpy.tools.bash import BashTool
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.view import ViewArgs, ViewTool
 
@@ -109,22 +105,9 @@ class SlashCommands:
         if not self._services.trusted:
             return self._not_run(name, line, "the project is not trusted")
         self._events.emit_now(Notice(f"/{name} runs: {line}"))
-        services, approvals = self._services, self._services.approvals
-        tool, args, call = BashTool(), BashArgs(line), ToolCall(new_id(), "bash", {"command": line})
-        context = CallContext(services.workspace, call_id=call.id)
+        call = ToolCall(new_id(), "bash", {"command": line})
         try:
-            accesses = tool.accesses(args, context)
-            hooked = await approvals.hooks.fire(HookEvent("PreToolUse", call=call, accesses=accesses))
-            if hooked.args is not None:
-                return self._not_run(name, line, "a hook wants to change it")
-            preview = partial(tool.preview, args, context)
-            ruling = await approvals.rule(call, accesses, preview, hooked=hooked)
-            decided = approvals.decided(accesses, ruling)
-            session = self._agent.scope.session.info.id
-            await services.audit.record(ObservedCall(session, "", call, accesses, decided), ruling)
-            if ruling.refusal:
-                return self._not_run(name, line, ruling.refusal)
-            return (await tool.run(args, msgspec.structs.replace(context, needs=ruling.needs))).text
+            return await self._agent.tools.run_for_user(call, BashTool())
         except (ToolError, OSError) as error:
             return self._not_run(name, line, str(error))
 

@@ -76,7 +76,8 @@ class Access(Data, frozen=True):
     tool: str
     kind: Kind
     value: str = ""
-    """An absolute path, a whole shell command, a host name, or nothing."""
+    """An absolute path, a whole shell command, a host name, or nothing; of a question that no rule can
+    answer, the command that would start."""
     writes: bool = False
     """Whether it may change something: read-only access inside the workspace needs no question."""
     needs: Privileges = Privileges()
@@ -91,12 +92,14 @@ AnswerKind = Literal["once", "conversation", "always", "deny"]
 
 
 class AnswerChoice(Data, frozen=True):
-    """One possible answer to an approval. Front ends offer all of them, in this order."""
+    """One possible answer to a question. Front ends offer all of them, in this order."""
 
     key: str
     """Its key, unique within the question."""
     kind: AnswerKind
     """How long it applies."""
+    label: str
+    """How it is offered, in words."""
     covers: str = ""
     """What it covers, in words; empty for the call alone."""
     rules: tuple[str, ...] = ()
@@ -105,5 +108,9 @@ class AnswerChoice(Data, frozen=True):
     """Privileges that it grants to a command."""
     all_projects: bool = False
     """Of `always`: the rules apply everywhere, not only in this project."""
-    label: str = ""
-    """How it is offered, if not as an answer to "may this run?"."""
+    mode: Mode | None = None
+    """The mode that it switches the conversation to."""
+    is_scope: bool = False
+    """One of the further scopes, which a front end may show on demand."""
+    asks_for: str = ""
+    """What the user may write with this answer, in words; empty if it takes none."""

@@ -116,9 +116,16 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Search", "search", "Search all messages.", "search", "[words]", "ctrl+f", in_editor=True),
     AppCommand(
-        "Context Inspector", "inspect", "What fills the window.", "context", "", "ctrl+o", in_editor=True
+        "Context Inspector",
+        "inspect",
+        "What fills the window; edits it.",
+        "context",
+        "[drop|shorten|restore ID]",
+        "ctrl+o",
+        in_editor=True,
     ),
     AppCommand("Cost", "show_cost", "Tokens and money: here, forecast and past days.", "cost", "[days]"),
+    AppCommand("Budget", "budget", "What may be spent; sets it.", "budget", "[5usd|200k|0]", in_editor=True),
     AppCommand("Switch Model", "switch_model", "Use another model from now on.", "model", "[name [always]]"),
     AppCommand(
         "Thinking Effort", "effort", "How long the model thinks, if it can.", "effort", values=EFFORTS

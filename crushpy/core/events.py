@@ -114,10 +114,11 @@ class ToolCalled(Event, frozen=True, tag="tool_call"):
 
 
 class ApprovalNeeded(Event, frozen=True, tag="approval"):
-    """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
+    """A question to the user. About a call: after its `tool_call`, before its `tool_result`.
 
     The call of a sub-agent has neither: it waits while the call `task` runs. A question about a project's
-    hooks, named `hooks`, and one about a pin, with `pin` in its arguments, belong to no call.
+    hooks, named `hooks`, one about a pin, with `pin` in its arguments, one about a file that the prompt
+    mentions, a `view`, and one about a command in the text of a slash command, a `bash`, belong to no call.
     Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
     """
 
@@ -133,7 +134,7 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     task: str = ""
     """The id of the `task` call whose sub-agent asks; empty for the main agent."""
     choices: tuple[AnswerChoice, ...] = ()
-    """The possible answers, the one for this call alone first."""
+    """The possible answers: yes, mostly yes from now on, no, then further scopes."""
     says: str = ""
     """What the call would do, in one sentence."""
     place: tuple[int, int] = (1, 1)
@@ -142,6 +143,8 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """The question in a sentence: Edit src/tax.py?"""
     follows: bool = False
     """The question before it was about the same tool, allowed once, and this one needs nothing more."""
+    escape: str = ""
+    """What Esc does, in words, if it answers no; empty if it interrupts the turn."""
 
 
 class ApprovalDone(Event, frozen=True, tag="approval_done"):
@@ -237,6 +240,7 @@ class TaskEvent(Event, frozen=True, tag="task_event"):
 
 
 MAKING_SUMMARY, LOADING = "Making a summary", "Loading litellm"
+READING_PROMPT = "The server is reading the prompt"
 """Work that a front end also shows in other ways, until there is a figure."""
 
 

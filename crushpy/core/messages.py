@@ -293,6 +293,10 @@ class Seed(Data, frozen=True, tag="seed"):
         return f"{self.summary}\n\n## Earlier notes\n{points}" if points else self.summary
 
 
+ATTACHED = "The user attached "
+"""Begins the note with a file of a prompt; its path follows."""
+
+
 class Note(Data, frozen=True, tag="note"):
     """A message from crushpy to the model. Never treated as the user's words."""
 
@@ -302,8 +306,9 @@ class Note(Data, frozen=True, tag="note"):
     rule_withdrawn: the user added or withdrew the standing rule in the lines after the first."""
     branch: BranchReport | None = None
     """The branch of the user's that returned with this note."""
-    origin: Origin | Literal[""] = ""
-    """Who had crushpy say it, if it was not the user or crushpy itself."""
+    origin: Origin | Literal["", "file"] = ""
+    """Who had crushpy say it, if it was not the user or crushpy itself; `file`: a file that the user
+    attached, with its path in the first line."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note
@@ -326,6 +331,10 @@ class Usage(Data, frozen=True, omit_defaults=False):
     @property
     def total(self) -> int:
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        figures = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Usage(*(mine - theirs for mine, theirs in figures))
 
     def __add__(self, other: "Usage") -> "Usage":
         figures = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)

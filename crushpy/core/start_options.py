@@ -90,8 +90,18 @@ class StartOptions(Data, frozen=True):
         StartFlag(("--allow",), "Allow this rule, e.g. 'bash(npm test)'. Repeatable.", "RULE", chat=False),
     ] = ()
     max_steps: Annotated[
-        int | None, StartFlag(("--max-steps",), "Stop after this many model calls.", minimum=1, chat=False)
+        int | None,
+        StartFlag(("--max-steps",), "Stop after this many model calls; 0: none. [default: 200]", minimum=0),
     ] = None
+    budget: Annotated[
+        str,
+        StartFlag(
+            ("--budget",),
+            "What the conversation may spend: 5usd, or 200k tokens.",
+            "AMOUNT",
+            setting="budget.conversation",
+        ),
+    ] = ""
     max_tokens: Annotated[
         int | None, StartFlag(("--max-tokens",), "Stop after this many tokens.", minimum=1, chat=False)
     ] = None
@@ -166,10 +176,6 @@ class RunOptions(Data, frozen=True):
 @cache
 def flags_of(options: type[Data]) -> dict[str, tuple[Any, StartFlag]]:
     """Each field that has a flag, with its type and the flag, in order."""
-    found: dict[str, tuple[Any, StartFlag]] = {}
-    for field, hint in options.__annotations__.items():
-        kind, *marks = get_args(hint) or (hint,)
-        flag = next((mark for mark in marks if isinstance(mark, StartFlag)), None)
-        if flag is not None:
-            found[field] = (kind, flag)
-    return found
+    hints = {field: get_args(hint) or (hint,) for field, hint in options.__annotations__.items()}
+    marks = [(field, kind, mark) for field, (kind, *marks) in hints.items() for mark in marks]
+    return {field: (kind, mark) for field, kind, mark in marks if isinstance(mark, StartFlag)}

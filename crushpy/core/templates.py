@@ -22,6 +22,12 @@ _MARKS = ("{{", "{%", "{#")
 T = TypeVar("T")
 
 
+NEW_SESSION_NAMES: dict[str, object] = {
+    "threshold": 75,
+    "fallback": 90,
+    "longest_summary": 4_000,
+    "sections": "",
+}
 NAMES: dict[str, dict[str, object]] = {
     "summary": {
         "focus": "",
@@ -32,7 +38,8 @@ NAMES: dict[str, dict[str, object]] = {
         "method": "auto",
     },
     "plan": {"task": False},
-    "new_session": {"threshold": 75, "fallback": 90, "longest_summary": 4_000, "sections": ""},
+    "new_session": NEW_SESSION_NAMES,
+    "small/new_session": NEW_SESSION_NAMES,
 }
 """The variables each template may use, with example values. Other templates have none."""
 
@@ -261,12 +268,11 @@ def _environment() -> "SandboxedEnvironment":
 
 def _line(error: BaseException) -> str:
     """The line in the template, to append to its name."""
-    trace, number = error.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<template>":
-            number = trace.tb_lineno
-        trace = trace.tb_next
-    return f", line {number}" if number else ""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    numbers = [frame.lineno for frame in frames if frame.filename == "<template>"]
+    return f", line {numbers[-1]}" if numbers else ""
 
 
 _HINT = "Fix the file, or remove it to use the built-in one."

@@ -25,17 +25,13 @@ class TimelineNote(Data, frozen=True):
 
 def answer_words(answer: str, covers: str, words: str) -> str:
     """The user's answer to a question, in a few words; empty if there was none."""
-    match answer:
-        case "once":
-            return "allowed once"
-        case "conversation":
-            return f"allowed: {covers or 'this conversation'}"
-        case "always":
-            return f"always: {covers}"
-        case "deny":
-            return f"denied: {words}" if words else "denied"
-        case _:
-            return ""
+    said = {
+        "once": "allowed once",
+        "conversation": f"allowed: {covers or 'this conversation'}",
+        "always": f"always: {covers}",
+        "deny": f"denied: {words}" if words else "denied",
+    }
+    return said.get(answer, "")
 
 
 def decision_words(decision: CallDecision) -> str:

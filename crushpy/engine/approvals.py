@@ -12,7 +12,8 @@ import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.errors import UsageError
-from crushpy.core.events import ApprovalDone, ApprovalNeeded, Emit, Notice
+from crushpy.core.events import ApprovalDone, ApprovalNeeded, Emit, ModeChanged, Notice
+from crushpy.core.ids import new_id
 from crushpy.core.messages import CallDecision, Data, Display, Json, ToolCall, headline
 from crushpy.engine.environment import NAMES
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
@@ -27,8 +28,6 @@ from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.pending_answers import PendingAnswers
 from crushpy.util.spawn import spawn
 
-_WARM_UP_DELAY_S = 0.03
-"""The model's request is sent before the first decision is prepared."""
 _EXAMPLES = (Access("bash", "command", "ls | head", writes=True), Access("view", "path", "/x"))
 """Deciding about these loads all modules that decisions need."""
 BY_ESC = "ended by Esc"
@@ -38,7 +37,7 @@ BY_LEAVING = "ended by leaving crushpy"
 class Answer(Data, frozen=True):
     kind: AnswerKind
     words: str = ""
-    """With deny: a message for the agent."""
+    """What the user wrote with it; with deny, a message for the agent."""
     key: str = ""
     """Which choice of its kind; empty: the first."""
     command: str = ""
@@ -153,10 +152,12 @@ class Approvals:
         self.interactive = options.interactive
         self.yolo = options.yolo
         self.mode: Mode = options.mode
+        self.mode_is_temporary = False
+        """The mode is that of one turn, not the conversation's."""
         self.denied_noninteractive = False
         """A permission was needed, by any agent or command, and no user could be asked."""
         self._explained_no_sandbox = False
-        self._warming: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[Decision] | None = None
         self.ending = BY_ESC
         """How an unanswered question ends."""
         self.hooks = options.make_hooks(self)
@@ -175,11 +176,7 @@ class Approvals:
     def warm_up(self) -> None:
         """Prepares the first decision during the model's first reply."""
         if self._warming is None:
-            self._warming = spawn(self._warm_up())
-
-    async def _warm_up(self) -> None:
-        await asyncio.sleep(_WARM_UP_DELAY_S)
-        await asyncio.to_thread(self.judge, _EXAMPLES)
+            self._warming = spawn(asyncio.to_thread(self.judge, _EXAMPLES))
 
     def judge(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> Decision:
         """`workspace`: where the call works, if not in the conversation's folder."""
@@ -223,6 +220,12 @@ class Approvals:
         writable_folders((str(folder),), crushpy_folders(), "add-dir")
         await self._grant((f"{FOLDER}({escaped(str(folder))})",))
         return folder
+
+    async def select_mode(self, mode: Mode) -> None:
+        """Switches the mode at once, also for the running turn, and stores it with the conversation."""
+        self.mode, self.mode_is_temporary = mode, False
+        await self._session.update(mode=mode)
+        self._emit(ModeChanged(mode))
 
     async def _grant(self, rules: tuple[str, ...]) -> None:
         self._rules.grant(rules)
@@ -292,12 +295,8 @@ class Approvals:
         return msgspec.structs.replace(decision, verdict=verdict, reason=reason, suggested=(), by="hook")
 
     async def rule_consent(self, call: ToolCall, needed: ConsentNeeded, task: str) -> Ruling:
-        """Whether a running call may go on with what it has met."""
-
-        async def preview() -> Display | None:
-            return needed.preview
-
-        ruling = await self.rule(call, (needed.access,), preview, task)
+        """Whether a call may go on with what it has met; if so, that is accepted."""
+        ruling = await self.rule(call, (needed.access,), needed.show, task)
         if not ruling.refusal:
             needed.accept()
         return ruling
@@ -323,8 +322,8 @@ class Approvals:
         alike = [other for other, of in same_tool if self._is_plain(of, workspace)]
         if alike:
             names = ", ".join(headline(same.name, same.args) for same in (call, *alike))
-            everything = AnswerChoice(ALL, "once", f"all {len(alike) + 1}: {names}")
-            choices = (choices[0], everything, *choices[1:])
+            covers = f"all {len(alike) + 1}: {names}"
+            choices = (choices[0], AnswerChoice(ALL, "once", f"Yes, to {covers}", covers), *choices[1:])
         batch.asked += 1
         question = ApprovalNeeded(
             call.id,
@@ -357,7 +356,9 @@ class Approvals:
         if chosen.kind == "once" and plain:
             batch.once = call.name
             batch.allowed = frozenset(call.id for call in alike) if chosen.key == ALL else batch.allowed
-        if chosen.kind == "conversation":
+        if chosen.mode is not None:
+            await self.select_mode(chosen.mode)
+        elif chosen.kind == "conversation":
             await self._grant(chosen.rules)
         if chosen.kind == "always":
             self._rules.allow_always(chosen.rules)
@@ -403,16 +404,43 @@ class Approvals:
         self._explained_no_sandbox = True
         return f"{decision.reason}; no sandbox: {guard.why_not}"
 
+    async def ask_to_accept(self, needed: ConsentNeeded) -> bool:
+        """Asks about what a command of the user's has met; what is accepted may start."""
+        from crushpy.permissions.describe_call import question_title
+
+        access, call = needed.access, ToolCall(new_id(), needed.access.tool, {})
+        title = question_title(access.tool, (access,), self._workspace, Privileges())
+        shown = await needed.show()
+        yes = await self.confirm(call, title, access.reason, "Yes", "No", shown, escape="goes back")
+        if yes:
+            needed.accept()
+        return yes
+
     async def confirm(
-        self, call: ToolCall, title: str, reason: str, yes: str, no: str, preview: Display | None = None
+        self,
+        call: ToolCall,
+        title: str,
+        reason: str,
+        yes: str,
+        no: str,
+        preview: Display | None = None,
+        *,
+        escape: str = "",
     ) -> bool:
         """Asks a question that neither rules nor yolo can answer. `yes` and `no` are its answers."""
-        choices = (AnswerChoice("y", "once", label=yes), AnswerChoice("n", "deny", label=no))
+        choices = (AnswerChoice("y", "once", yes), AnswerChoice("n", "deny", no))
         async with self._questions:
             question = ApprovalNeeded(
-                call.id, call.name, call.args, (), reason, "", preview, choices=choices, title=title
+                *(call.id, call.name, call.args, (), reason, "", preview),
+                choices=choices,
+                title=title,
+                escape=escape,
             )
             return (await self._answer_to(question))[0].kind != "deny"
+
+    async def ask_to_go_on(self, reached: str, yes: str = "go on") -> bool:
+        """Pauses at a limit until the user answers."""
+        return await self.confirm(ToolCall(new_id(), "limit", {}), "Go on?", reached, yes, "stop")
 
     async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
         self._emit(question)
@@ -433,7 +461,7 @@ def _chosen(answer: Answer, choices: Sequence[AnswerChoice]) -> AnswerChoice:
     """The choice that an answer selects; one that is not offered covers this call only."""
     alike = [choice for choice in choices if choice.kind == answer.kind]
     named = [choice for choice in alike if choice.key == answer.key]
-    return next(iter((*named, *alike)), AnswerChoice(answer.key, answer.kind))
+    return next(iter((*named, *alike)), AnswerChoice(answer.key, answer.kind, ""))
 
 
 def _denied(decision: Decision) -> Ruling:

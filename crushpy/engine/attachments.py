@@ -1,12 +1,12 @@
-"""Pictures of a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`; and resources of
-MCP servers, mentioned as `@server:uri`.
+"""What goes with a prompt: pictures, named by a flag, pasted, dropped, or mentioned as `@picture.png`; text
+files, mentioned as `@file`; and resources of MCP servers, mentioned as `@server:uri`.
 
-Each is read and scaled once, in a thread; every request sends the stored bytes.
+A picture is read and scaled once, in a thread; every request sends the stored bytes.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,15 +14,17 @@ import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Event, Notice
-from crushpy.core.messages import Image, Message, Note
+from crushpy.core.ids import new_id
+from crushpy.core.messages import ATTACHED, Image, Message, Note, Text, ToolCall, counted
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.models import Models
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.util.images import SUFFIXES, ImageLimits, read_picture, scale_image
-from crushpy.util.mentions import mentioned_files
+from crushpy.util.mentions import left_out, mentioned_files
 from crushpy.util.spawn import spawn
+from crushpy.util.uncancellable import uncancellable
 
 _RESOURCE = re.compile(r"(?<!\S)@([A-Za-z0-9][A-Za-z0-9_-]*):(\S+)")
 """A resource of an MCP server."""
@@ -32,10 +34,11 @@ MAX_TOTAL_BYTES = 15_000_000
 
 
 class Attachments:
-    """The pictures of one conversation's prompts."""
+    """The pictures and files of one conversation's prompts."""
 
     def __init__(self, scope: AgentScope) -> None:
         self._cwd, self._mcp = scope.services.workspace.cwd, scope.services.workspace.load_mcp
+        self._scope = scope
         self._models, self._session, self._emit = scope.models, scope.session, scope.emit
         self._reading: dict[str, asyncio.Task[tuple[tuple[Image | Note, ...], list[str]]]] = {}
 
@@ -102,6 +105,22 @@ class Attachments:
             found += await load_pictures(names, self._cwd, self._limits, self._emit, room, problems)
         return tuple(found), problems
 
+    async def add_files(self, prompt: Message, run: Callable[[ToolCall], Awaitable[str]]) -> None:
+        """Adds the text files that the user mentions, each as a message behind the prompt, which can be
+        dropped: as `view` shows them to the model, by the same rules."""
+        limits = self._scope.settings.attach
+        for name in typed_mentions(prompt):
+            path = self._cwd / Path(name)
+            if left_out(path, limits.max_lines, limits.max_tokens):
+                continue
+            try:
+                text = await run(ToolCall(new_id(), "view", {"file_path": name}))
+            except (ToolError, OSError) as error:
+                self._emit(Notice(f"@{one_line(name)} is not attached: {error}", "warning"))
+                continue
+            await uncancellable(self._session.add_note(Note(f"{ATTACHED}{name}\n{text}", origin="file")))
+            self._emit(Notice(f"Attached {one_line(name)} · {counted(text.count(chr(10)) + 1, 'line')}"))
+
     def _servers(self) -> Collection[str]:
         try:
             return self._mcp().servers
@@ -159,6 +178,18 @@ def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:
         path = path.expanduser()
     raw = read_picture(cwd / path, one_line(name))
     return scale_image(raw, encodable(path.name), limits).image
+
+
+def typed_mentions(prompt: Message) -> list[str]:
+    """The files, not pictures, that the user typed or chose here or in an editor; not those in a paste."""
+    names: list[str] = []
+    for part in prompt.parts:
+        if isinstance(part, Text) and part.origin in ("typed", "editor"):
+            typed, end = "", 0
+            for start, stop in part.pasted:
+                typed, end = f"{typed}{part.text[end:start]} ", stop
+            names += mentioned_files(typed + part.text[end:])
+    return [name for name in dict.fromkeys(names) if not name.lower().endswith(SUFFIXES)]
 
 
 def mentioned(text: str) -> list[str]:

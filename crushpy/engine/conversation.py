@@ -38,12 +38,14 @@ class Conversation:
         self.session, self.approvals, self.workspace = scope.session, services.approvals, services.workspace
         self.user_settings, self.templates = services.user_settings, services.templates
         self.commands, self.mcp, self.pins = runtime.commands, runtime.mcp, runtime.pins
+        self.spending = runtime.spending
         self.choices = Choices(runtime.agent, self._run_slot)
         self.rules = RuleService(scope, lambda: self.busy)
         self.prompts = Prompts(runtime, self._run_slot, self.choices, self._title, self.rules.end_withdrawn)
         self.context = ContextService(runtime.agent, self._run_slot, self.prompts.submit)
         self.files = ConversationFiles(runtime, self._run_slot)
         self.submit, self.ask, self.answer = self.prompts.submit, self.prompts.ask, self.approvals.answer
+        self.approvals.hooks.wake_with(self.prompts.wake)
         self.subscribe = runtime.events.subscribe
         self.interrupt = self._run_slot.interrupt
         """Stops the running work; stored data stays, and the queue waits. False if idle."""
@@ -122,8 +124,8 @@ class Conversation:
         left = await self.workspace.close()
         await self._runtime.change_recorder.close()
         if self.session.stored:
-            summary = self._runtime.run_summary
-            self.run_summary = await summary.line(self.info.root_id, self._used_before, self.usage, left)
+            audit = self._runtime.scope.services.audit
+            self.run_summary = await audit.summary(self._used_before, self.usage, left)
         await self._models.close()
         if self.session.stored:
             with suppress(StorageError):  # the lease of a dead process is taken over anyway

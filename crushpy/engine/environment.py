@@ -18,6 +18,8 @@ from crushpy.sandbox.hidden_paths import holds_variables
 from crushpy.security.safe_open import open_regular
 from crushpy.security.sanitize import clean
 
+HEADING = "# Environment\nWorking directory: "
+"""Where the part of a system prompt begins that is not from the template."""
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE_CHARS = 16_000
 MAX_TOTAL_CHARS = 40_000
@@ -97,8 +99,7 @@ def _read(path: Path, most: int) -> str:
 def describe(cwd: Path, now: float, files: tuple[ContextFile, ...]) -> str:
     """The environment block and the context files, as they follow the system template."""
     lines = [
-        "# Environment",
-        f"Working directory: {cwd}",
+        f"{HEADING}{cwd}",
         f"Platform: {platform.system()} {platform.release()} ({platform.machine()})",
         f"Date: {time.strftime('%Y-%m-%d', time.localtime(now))}",
         f"Git: {git_state(cwd)}",

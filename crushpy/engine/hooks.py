@@ -68,9 +68,15 @@ def merge_replies(replies: Sequence[HookReply]) -> HookReply:
 class Hooks:
     """Does nothing: the default."""
 
+    problems: Sequence[str] = ()
+    """Why hooks that are configured are not used, and what to write."""
+
     async def fire(self, event: HookEvent) -> HookReply:
         """Does not raise. Waiting for a slow hook is bounded by its timeout."""
         return NO_REPLY
+
+    def wake_with(self, wake: Callable[[str], bool]) -> None:
+        """`wake` tells the agent something at once, also if it rests; False if that is not possible."""
 
     def describe(self) -> str:
         """The configured hooks and their last runs, as Markdown."""

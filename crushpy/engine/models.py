@@ -1,7 +1,7 @@
 """The models of a conversation: their providers, limits and requests."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -11,42 +11,44 @@ from crushpy.context.budget import Calibration, plausible, threshold_of
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Json, Message, Usage
-from crushpy.engine.step.toolset import LLM_TOOLS
-from crushpy.llm import catalog
+from crushpy.engine.step.toolset import LLM_TOOLS, Toolset
+from crushpy.llm import catalog, vendors
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
+from crushpy.llm.model_listing import open_provider
 from crushpy.llm.protocol import DeferredTool, ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import (
     chosen_placement,
-    create_provider,
     protocol_for,
     server_address,
     usual_placement,
-    waits_for_keyring,
     warm_up,
 )
 from crushpy.llm.tokens import image_rules
-from crushpy.settings.schema import Settings
+from crushpy.settings.schema import Profile, Settings
 from crushpy.storage.records import SessionInfo
+from crushpy.tools.truncate import MAX_RESULT_CHARS, MIN_RESULT_CHARS
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
+    from crushpy.engine.spending import Spending
     from crushpy.llm.model_servers import ServedModel
 
-ToolSpecs = Callable[[Json | None], tuple[ToolSpec, ...]]
+SMALL_WINDOW = 32_768
+"""Models whose window is no larger get the profile `small`, unless the settings say otherwise."""
 
 
 class Models:
     """Providers are created on first use and kept: a connection serves the whole conversation.
 
-    `tool_specs` gives the tools, with `new_session` if there are terms for it.
+    `toolset` has the tools and instructions that requests offer.
     """
 
     def __init__(
         self,
         settings: Settings,
-        tool_specs: ToolSpecs,
+        toolset: Toolset,
         learnt: LearntModels,
         providers: Mapping[str, Provider] | None = None,
         *,
@@ -54,7 +56,7 @@ class Models:
     ) -> None:
         """`providers`: those that are made already, by model. `web_search`: offer it."""
         self.settings = settings
-        self._tool_specs = tool_specs
+        self._toolset = toolset
         self._learnt = learnt
         self._providers: dict[str, Provider] = dict(providers or {})
         self._servers: dict[str, str] = {}
@@ -63,39 +65,37 @@ class Models:
         self._served: dict[str, ServedModel] = {}
         """The models that servers described before the first request."""
         self._web_search = web_search
+        self.spending: Spending | None = None
+        """What the conversation may spend."""
 
-    def for_tools(self, tool_specs: ToolSpecs) -> "Models":
+    def for_tools(self, toolset: Toolset) -> "Models":
         """The same models and connections, with other tools."""
         lent = copy(self)
-        lent._tool_specs = tool_specs
+        lent._toolset = toolset
+        return lent
+
+    def limited_by(self, spending: "Spending") -> "Models":
+        """The same models and connections, for requests that a budget limits."""
+        lent = copy(self)
+        lent.spending = spending
         return lent
 
     def provider(self, model: str) -> Provider:
-        """The provider of `model`. Raises AuthenticationFailed if a key is missing."""
-        if model not in self._providers:
-            self._providers[model] = create_provider(model, self.settings)
+        """The provider of `model`, which is prepared."""
         return self._providers[model]
 
     async def prepare(self, model: str, *, tools: bool = False) -> None:
         """Creates the provider of `model`, and asks a local server for its window, before the first request.
 
-        Raises as `provider` does, which would block the event loop while the system keyring is read; and
-        BadRequest if `tools` are needed and the server says that the model has none.
+        Raises AuthenticationFailed if a key is missing, and BadRequest if `tools` are needed and the server
+        says that the model has none.
         """
-        protocol = protocol_for(model, self.settings)
-        # Ollama, or a server of the user's own, can say more about a model.
-        describes = protocol == "ollama" or (protocol == "chat" and server_address(model, self.settings))
-        if model not in self._providers and describes:
-            from crushpy.llm.model_listing import open_provider
-
+        if model not in self._providers:
             self._providers[model], served = await open_provider(model, self.settings)
             if served is not None:
                 self._served[model] = served
                 if served.context_window:
                     self.learn_window(model, served.context_window)
-        elif model not in self._providers and waits_for_keyring(model, self.settings):
-            self._providers[model] = await asyncio.to_thread(create_provider, model, self.settings)
-        self.provider(model)
         if tools and (known := self._served.get(model)) is not None and known.tools is False:
             raise BadRequest(
                 f"{model} does not support tools, which crushpy needs.",
@@ -114,7 +114,11 @@ class Models:
     def require_known(self, model: str) -> None:
         """Raises BadRequest, with similar names, for a model of an unknown provider."""
         provider = catalog.provider_of(model)
-        if catalog.is_known(model) or provider in self.settings.providers or provider in catalog.LOCAL:
+        if (
+            catalog.is_known(model)
+            or provider in self.settings.providers
+            or vendors.vendor_of(provider).local
+        ):
             return
         if not any(known.name.startswith(f"{provider}/") for known in catalog.all_models()):
             raise BadRequest(f"There is no model {model}.", explain_unknown(model))
@@ -129,6 +133,27 @@ class Models:
         window = None if info.source == "default" else info.context_window
         refused = self._refused.get(model)
         return min(refused, window or refused) if refused else window
+
+    def profile(self, model: str) -> Profile:
+        """What `model` is offered."""
+        own = self.settings.models.get(model)
+        chosen = (own.profile if own else None) or self.settings.profile
+        if chosen != "auto":
+            return chosen
+        is_small = (self.window(model) or DEFAULT_WINDOW) <= SMALL_WINDOW and model != catalog.DEMO
+        return "small" if is_small else "full"
+
+    def result_chars(self, model: str) -> int:
+        """The length of the longest tool result for `model`."""
+        if self.profile(model) == "full":
+            return MAX_RESULT_CHARS
+        return min(MAX_RESULT_CHARS, max(MIN_RESULT_CHARS, (self.window(model) or DEFAULT_WINDOW) // 4))
+
+    def has_one_slot(self, model: str) -> bool:
+        """Whether the server of `model` answers one request at a time, as far as is known: others wait."""
+        server = self._server(model)
+        slots = [served.slots for name, served in self._served.items() if self._server(name) == server]
+        return 1 in slots or bool(vendors.vendor_of(catalog.provider_of(model)).local)
 
     def count_image(self, model: str, image: Image) -> int:
         return image_rules(model, protocol_for(model, self.settings)).tokens(image)
@@ -197,10 +222,11 @@ class Models:
 
     def request(self, session: SessionInfo, messages: tuple[Message, ...]) -> Request:
         """The next model call of a session. `messages` is a valid history: see context/history.py."""
-        specs = self._tool_specs(self._terms(session) if session.compaction == "llm" else None)
+        profile = self.profile(session.model)
+        specs = self._toolset.specs(self._terms(session) if session.compaction == "llm" else None, profile)
         return Request(
             model=session.model,
-            system=session.system,
+            system=self._toolset.instructions(session.system, profile),
             messages=messages,
             tools=tuple(tool for tool in specs if not isinstance(tool, DeferredTool)),
             deferred=tuple(tool for tool in specs if isinstance(tool, DeferredTool)),
@@ -211,7 +237,7 @@ class Models:
 
     def llm_tools(self, session: SessionInfo) -> tuple[ToolSpec, ...]:
         """The tools that are offered only in `llm`, whatever the method is now; none for a task."""
-        specs = self._tool_specs(self._terms(session))
+        specs = self._toolset.specs(self._terms(session), self.profile(session.model))
         return tuple(tool for tool in specs if tool.name in LLM_TOOLS)
 
     def _terms(self, session: SessionInfo) -> Json:
@@ -233,6 +259,9 @@ class Models:
             return message
         usage = self.with_cost(message.model, message.usage) + Usage(cost=search_cost)
         return msgspec.structs.replace(message, usage=usage)
+
+    def has_price(self, model: str) -> bool:
+        return self.info(model).input_cost is not None
 
     def with_cost(self, model: str, usage: Usage) -> Usage:
         """`usage` with its cost, unless the provider reported it."""

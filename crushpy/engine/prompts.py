@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from crushpy.context.inspect import kind_of
 from crushpy.core.access import Mode
 from crushpy.core.app_commands import FORMER_NAMES, by_slash
 from crushpy.core.boundary import TurnStatus
@@ -129,7 +130,7 @@ class Prompts:
         self.attachments = Attachments(scope)
         self._queue = QueuedPrompts(self.attachments)
         self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
-        self.hooks_started = self._closed = False
+        self.hooks_started = self._closed = self._sends_now = False
         self._returns = scope.interactive
         """A prompt that was not answered goes back to the user: it waits in the queue, and the front end may
         move it to its input. Elsewhere a prompt that was stored is part of the next request."""
@@ -184,6 +185,13 @@ class Prompts:
             msgspec.structs.replace(submission, next_step=next_step and not submission.needs_own_turn)
         )
 
+    def wake(self, text: str) -> bool:
+        """Submits what a hook has found; False if the user of this conversation starts all turns."""
+        if self._closed or not self._returns:
+            return False
+        self.submit(text, pasted=(text,))
+        return True
+
     def _begin(
         self,
         text: str,
@@ -216,6 +224,11 @@ class Prompts:
             return False
         self._run_slot.start(self._run(submission))
         return True
+
+    def send_now(self) -> bool:
+        """Stops the reply that is coming, which is kept, and sends what is queued. False if nothing is."""
+        self._sends_now = bool(self._queue.prompts) and self._run_slot.interrupt()
+        return self._sends_now
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
@@ -264,7 +277,7 @@ class Prompts:
         """The turn of one prompt; then the next one begins, if this is done."""
         status: TurnStatus | None = None
         session = self._session.info.id
-        self._run_slot.failure = None
+        self._run_slot.failure, self._sends_now = None, False
         try:
             async with self._choices.for_turn(submission.mode, submission.model):
                 prompt = await self.attachments.complete(submission.prompt)
@@ -293,28 +306,37 @@ class Prompts:
                 self._emit(PlanReady(plan.id, plan.text))
         elif self._returns and session == self._session.info.id and not self._is_stored(submission.prompt):
             self._enqueue(submission, first=True)
+        elif status == "interrupted" and self._sends_now:
+            self.send_queued()
         return status
 
     async def _turn(self, prompt: Message) -> TurnStatus:
         spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
+        self._runtime.spending.declined = False
         recorder = self._runtime.change_recorder
-        turn = self._runtime.agent.turn(spent)
+        turn = self._runtime.agent.turn(spent, self._attach_files)
         recorder.turn_begins()
         status = await turn.run(prompt, self._steer)
         recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
         self._run_slot.failure = turn.failure
         return status
 
+    async def _attach_files(self, prompt: Message) -> None:
+        await self.attachments.add_files(prompt, self._runtime.agent.tools.run_for_user)
+
     def _is_stored(self, prompt: Message) -> bool:
         return any(message.id == prompt.id for message in self._session.history)
 
     def _is_last(self, prompt: Message) -> bool:
         """Whether nothing of a reply has come."""
-        return [message.id for message in self._session.history[-1:]] == [prompt.id]
+        said = [message.id for message in self._session.history if kind_of(message) != "file"]
+        return said[-1:] == [prompt.id]
 
     async def _withdraw(self, submission: Submission) -> Submission:
         """Leaves a stored prompt out of the context. Returns a new one, to be sent again."""
-        await self._session.add_overrides([MessageOverride(submission.prompt.id, kind="withdraw")])
+        ids = [message.id for message in self._session.history]
+        behind = ids[ids.index(submission.prompt.id) :]  # with its files
+        await self._session.add_overrides([MessageOverride(name, kind="withdraw") for name in behind])
         self._runtime.agent.policy.history_replaced()
         return msgspec.structs.replace(
             submission, prompt=msgspec.structs.replace(submission.prompt, id=new_id())
@@ -331,6 +353,7 @@ class Prompts:
                 self._enqueue(Submission(prompt), first=True)  # tried again after the turn
                 return
             await add_prompt(self._runtime.scope, prompt, steers=True)
+            await self._attach_files(prompt)
 
         await self._between_steps()
         await self._queue.deliver(add)

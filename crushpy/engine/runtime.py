@@ -16,7 +16,7 @@ from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.audit_trail import RunSummary
+from crushpy.engine.spending import Spending
 from crushpy.engine.turn.limits import Limits
 from crushpy.tools.base import McpService
 
@@ -28,6 +28,11 @@ class McpAccess(Protocol):
 
     @property
     def names(self) -> Sequence[str]: ...
+
+    @property
+    def unused(self) -> str:
+        """Why servers that are configured are not used, and what to do; empty if all are."""
+        ...
 
     @property
     def resources(self) -> Sequence[tuple[str, str]]:
@@ -76,8 +81,8 @@ class Runtime(msgspec.Struct, frozen=True):
     pins: PinService
     undo_files: UndoFiles
     change_recorder: ChangeRecorder
-    run_summary: RunSummary
     limits: Limits
+    spending: Spending
     worktrees: Path
     open_workspace: Callable[[Path], TaskWorkspace]
     """Makes a worktree usable by a task."""

@@ -10,7 +10,6 @@ from crushpy.context.tags import element
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import SideAnswer
 from crushpy.core.messages import Message, Text, Usage
-from crushpy.core.templates import Templates
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import TITLE_LENGTH
@@ -47,21 +46,13 @@ async def ask_once(
     )
     await models.prepare(model)
     call = ModelCall(
-        models.provider(model),
+        models,
         request,
         lambda _: None,
         may_retry=lambda error: not isinstance(error, EmptyReply),  # an empty reply is final
     )
     draft = await call.run()
     return "".join(draft.text).strip(), models.with_cost(model, draft.end.usage or Usage())
-
-
-async def suggest_title(models: Models, templates: Templates, model: str, prompt: str, reply: str) -> str:
-    """A short title; empty if the model returned none. Raises ModelError."""
-    text = f"User: {prompt[:TITLE_EXCERPT_CHARS]}\n\nAgent: {reply[:TITLE_EXCERPT_CHARS]}"
-    answer, _ = await ask_once(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
-    title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
-    return title if 0 < len(title) <= TITLE_LENGTH else ""
 
 
 class TitleFinder:
@@ -76,19 +67,29 @@ class TitleFinder:
         """A turn is done, which began with `prompt`."""
         if self._untitled:
             self._untitled = False
-            self._task = spawn(self._find(prompt))
+            if not self._scope.models.has_one_slot(self._model):  # the next prompt would have to wait
+                self._task = spawn(self._find(prompt))
 
     async def _find(self, prompt: str) -> None:
         session, services = self._scope.session, self._scope.services
         replies = (message for message in reversed(session.history) if message.role == "assistant")
         reply = next((reply.text for reply in replies if reply.says_something), "")
-        model = services.settings.small_model or session.info.model
+        text = f"User: {prompt[:TITLE_EXCERPT_CHARS]}\n\nAgent: {reply[:TITLE_EXCERPT_CHARS]}"
+        system = services.templates.render("title")
         try:
-            title = await suggest_title(self._scope.models, services.templates, model, prompt, reply)
-            if title:
+            answer, usage = await ask_once(
+                self._scope.models, self._model, system, "transcript", text, TITLE_TOKENS
+            )
+            await session.count(usage)
+            title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
+            if 0 < len(title) <= TITLE_LENGTH:
                 await session.set_title(title)
         except CrushpyError as error:
             log.info("no title: %s", error.message)
+
+    @property
+    def _model(self) -> str:
+        return self._scope.services.settings.small_model or self._scope.session.info.model
 
     async def close(self) -> None:
         if self._task is not None:

@@ -23,8 +23,6 @@ class Choices:
         self._session, self._models, self._emit = scope.session, scope.models, scope.emit
         self._approvals, self._user_settings = services.approvals, services.user_settings
         self._policy, self._run_slot = agent.policy, run_slot
-        self._mode_is_temporary = False
-        """The current mode is that of one turn, not the conversation's."""
 
     @asynccontextmanager
     async def for_turn(self, mode: Mode | None, model: str) -> AsyncGenerator[None]:
@@ -32,7 +30,7 @@ class Choices:
         provider serves the model."""
         usual_mode, usual_model = self._approvals.mode, self._session.info.model
         if mode is not None:
-            self._approvals.mode, self._mode_is_temporary = mode, True
+            self._approvals.mode, self._approvals.mode_is_temporary = mode, True
             self._emit(ModeChanged(mode))
         try:
             if model:
@@ -42,15 +40,13 @@ class Choices:
             if model and self._session.info.model == model:
                 with suppress(StorageError):  # the next write reports it
                     await uncancellable(self._use_model(usual_model))
-            if mode is not None and self._mode_is_temporary:
-                self._approvals.mode, self._mode_is_temporary = usual_mode, False
+            if mode is not None and self._approvals.mode_is_temporary:
+                self._approvals.mode, self._approvals.mode_is_temporary = usual_mode, False
                 self._emit(ModeChanged(usual_mode))
 
     async def select_mode(self, mode: Mode) -> None:
         """Switches the mode at once, also for the running turn, and stores it with the conversation."""
-        self._approvals.mode, self._mode_is_temporary = mode, False
-        await self._session.update(mode=mode)
-        self._emit(ModeChanged(mode))
+        await self._approvals.select_mode(mode)
 
     async def select_model(self, model: str, *, for_all: bool = False) -> None:
         """Switches this conversation's model from the next request on; `for_all`: also that of new ones.

@@ -9,117 +9,132 @@ from crushpy.core.errors import SettingsError
 from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
-from crushpy.permissions.describe_call import rule_words
+from crushpy.permissions.describe_call import commands_of, expected_needs, rule_words
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
-from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped
+from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped, in_mode, rules_for
 from crushpy.permissions.shell.line_reader import parse_shell
 
 ALL = "b"
 """The key of the answer to all questions of a batch that are like this one."""
-ONCE = AnswerChoice("y", "once")
-DENY = AnswerChoice("n", "deny")
-_SUBJECTS = {"path": "this file", "command": "this command", "host": "this host", "none": "this tool"}
+ONCE = AnswerChoice("y", "once", "Yes")
+DENY = AnswerChoice(
+    "n", "deny", "No, and tell the agent what to do", asks_for="what the agent should do instead"
+)
+EDITS = AnswerChoice(
+    "a", "conversation", "Yes, and all edits in this conversation (Shift+Tab)", "all edits", mode="edits"
+)
+NO_NEEDS = Privileges()
+MAX_NAMED_RULES = 3
+"""An answer in words covers no more; the list of scopes has it."""
 
 
 def choices_for(
     decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> tuple[AnswerChoice, ...]:
-    """The answers to a call that `decision` asks about. Deny comes last."""
+    """The answers to a call that `decision` asks about: yes, yes from now on, no, and all further scopes."""
     if not decision.suggested:
         return ONCE, DENY
-    found: list[AnswerChoice] = []
-    for choice in _conversation_choices(decision, accesses, workspace):
-        is_duplicate = any(set(choice.rules) == set(other.rules) for other in found)
-        if not is_duplicate and _would_allow(choice, accesses, rules, workspace, guard):
-            found.append(choice)
-    # Access to the whole network is never stored permanently, and only the user's own rules are.
-    if NETWORK not in decision.suggested and not rules.confined:
-        granted, missing = decision.suggested, missing_needs(decision)
-        covers = rule_words(granted)
-        found.append(AnswerChoice("a", "always", f"{covers} in this project", granted, missing))
-        everywhere = f"{covers} in all projects"
-        found.append(AnswerChoice("g", "always", everywhere, granted, missing, all_projects=True))
-    return (ONCE, *found, DENY)
+
+    def would_allow(granted: RuleSet) -> bool:
+        return decide(accesses, granted, workspace, guard=guard).verdict == "allow"
+
+    def would_allow_rules(choice: AnswerChoice) -> bool:
+        try:
+            return would_allow(rules.grant(*RuleSet.from_strings(allow=choice.rules).allow))
+        except SettingsError:
+            return False
+
+    narrow = dict[tuple[str, ...], AnswerChoice]()
+    for key, granted in _conversation_scopes(decision, accesses, workspace):
+        narrow.setdefault(tuple(sorted(granted)), _scope(key, granted))
+    scopes = list(filter(would_allow_rules, narrow.values()))
+    if rules.confined:  # only the user's own rules are stored
+        return ONCE, DENY, *scopes
+    missing = missing_needs(decision)
+    if NETWORK not in decision.suggested:  # access to the whole network is never stored permanently
+        scopes.append(_scope("p", decision.suggested, "this project", missing))
+        scopes.append(_scope("g", decision.suggested, "all projects", missing))
+    named = _named_rules(decision.suggested, accesses, missing | expected_needs(accesses, workspace))
+    lasting = AnswerChoice(
+        "a",
+        "always",
+        f"Yes, and don't ask again for {rule_words(named)} in this project",
+        f"{rule_words(named)} in this project",
+        named,
+    )
+    if would_allow(in_mode("edits", rules)):
+        return ONCE, EDITS, DENY, *scopes
+    return (ONCE, *([lasting] if named and would_allow_rules(lasting) else []), DENY, *scopes)
 
 
-def _would_allow(
-    choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
-) -> bool:
-    try:
-        granted = RuleSet.from_strings(allow=choice.rules)
-    except SettingsError:
-        return False
-    return decide(accesses, rules.grant(*granted.allow), workspace, guard=guard).verdict == "allow"
+def _scope(
+    key: str, granted: tuple[str, ...], where: str = "this conversation", missing: Privileges = NO_NEEDS
+) -> AnswerChoice:
+    """An answer that tells what will be stored."""
+    lasting = where != "this conversation"
+    stored = [rule for rule in granted if rule not in rules_for(missing)]
+    stored += [f"sandbox.network {host}" for host in missing.hosts]
+    stored += [f"sandbox.write {folder}" for folder in missing.write]
+    return AnswerChoice(
+        key,
+        "always" if lasting else "conversation",
+        f"In {where}: {', '.join(stored)}",
+        f"{rule_words(granted)} in {where}" if lasting else rule_words(granted),
+        granted,
+        missing,
+        all_projects=where == "all projects",
+        is_scope=True,
+    )
 
 
-def _conversation_choices(
+def _named_rules(
+    suggested: tuple[str, ...], accesses: Sequence[Access], needs: Privileges
+) -> tuple[str, ...]:
+    """The rules of the answer "don't ask again"; none if a sentence cannot tell what they cover."""
+    commands = [command for access in accesses for command in commands_of(access)]
+    if len(commands) == 1:  # the rule of a single command includes what its words show that it needs
+        rule = suggest_rule(commands[0])
+        return (rule,) if rule else ()
+    edits = any(access.kind == "path" and access.writes for access in accesses)  # where no mode allows them
+    if edits or needs.network or needs.hosts or len(suggested) > MAX_NAMED_RULES:
+        return ()
+    return suggested
+
+
+def _conversation_scopes(
     decision: Decision, accesses: Sequence[Access], workspace: Path
-) -> Iterator[AnswerChoice]:
-    """From this one thing to everything of its kind."""
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Keys and rules, from this one thing to everything of its kind."""
     suggested = decision.suggested
-    paths = [TouchedPath(access.value, workspace) for access in accesses if access.kind == "path"]
-    if accesses and len(paths) == len(accesses):
-        yield from _file_choices(paths, accesses)
+    if accesses and all(access.kind == "path" for access in accesses):
+        tool = WRITE if any(access.writes for access in accesses) else READ  # whichever tool does it
+        paths = [TouchedPath(access.value, workspace) for access in accesses]
+        patterns = dict.fromkeys(map(exact_pattern, paths))
+        yield "c", tuple(f"{tool}({pattern})" for pattern in patterns if pattern)
+        folders = dict.fromkeys(_folder_pattern(path) for path in paths)
+        if all(folders):
+            yield "f", tuple(f"{tool}({folder})" for folder in folders)
         return
     commands = [access.value for access in accesses if access.kind == "command"]
-    if len(commands) == len(accesses) == 1 and (missing := missing_needs(decision)) != Privileges():
-        yield from _privilege_choices(decision, missing)
-        return
-    if len(commands) == len(accesses) == 1:
-        exact = _exact_rules(commands[0], suggested)
-        family = [_pattern(rule) for rule in suggested if rule not in exact]
-        yield AnswerChoice("c", "conversation", "this command", exact)
-        yield AnswerChoice("f", "conversation", f"commands like {', '.join(family)}", suggested)
-        return
-    kinds = {access.kind for access in accesses}
-    subject = _SUBJECTS[kinds.pop()] if len(kinds) == 1 else "this"
-    yield AnswerChoice("c", "conversation", subject, suggested)
+    missing = missing_needs(decision)
+    if len(commands) == len(accesses) == 1 and missing == NO_NEEDS:
+        yield "c", _exact_rules(commands[0], suggested)
+    yield "f", suggested
+    if missing.network or missing.hosts:
+        yield "w", (NETWORK, *(rule for rule in suggested if not rule.startswith(NETWORK)))
 
 
-def _privilege_choices(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice]:
-    """These hosts, all hosts, these folders."""
-    others = [f"commands like {_pattern(rule)}" for rule in decision.suggested if rule.startswith(f"{RUN}(")]
-    folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
-    if missing.hosts:
-        labels = [f"the network: {', '.join(missing.hosts)}", *folders, *others]
-        yield AnswerChoice("c", "conversation", " and ".join(labels), decision.suggested, missing)
-    if missing.hosts or missing.network:
-        rest = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
-        covered = " and ".join(["the whole network", *folders, *others])
-        yield AnswerChoice("w", "conversation", covered, (NETWORK, *rest), Privileges(network=True))
-        return
-    yield AnswerChoice("f", "conversation", " and ".join([*folders, *others]), decision.suggested, missing)
-
-
-def _file_choices(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:
-    """Rules for any tool: which tool changes an allowed file does not matter."""
-    writes = any(access.writes for access in accesses)
-    tool = WRITE if writes else READ
-    patterns = [exact_pattern(path) for path in paths]
-    exact = tuple(dict.fromkeys(f"{tool}({pattern})" for pattern in patterns if pattern))
-    subject = "this file" if len(exact) == 1 else f"these {len(exact)} files"
-    yield AnswerChoice("c", "conversation", subject, exact)
-    folders = tuple(dict.fromkeys(_folder_pattern(path) for path in paths))
-    if all(pattern for _, pattern in folders):
-        shown = ", ".join(folder for folder, _ in folders)
-        subject = "this folder" if len(folders) == 1 else "these folders"
-        yield AnswerChoice(
-            "f", "conversation", f"{subject}: {shown}", tuple(f"{tool}({pattern})" for _, pattern in folders)
-        )
-    if writes and all(path.inside for path in paths):
-        yield AnswerChoice("e", "conversation", "all edits in this project", (f"{WRITE}(./**)",))
-
-
-def _folder_pattern(path: TouchedPath) -> tuple[str, str]:
-    """The folder of a path for display, and the pattern for everything in it.
+def _folder_pattern(path: TouchedPath) -> str:
+    """The pattern for everything in the folder of a path.
 
     Empty for a disk, a home folder, files that control git or crushpy, and the workspace itself.
     """
     folder = path.real.parent
     if folder in (Path(folder.anchor), path.root, Path.home()) or is_guarded(path):
-        return ("", "")
-    shown = str(folder.relative_to(path.root)) if path.inside else str(folder)
-    return f"{shown}/", f"./{escaped(shown)}/**" if path.inside else f"{escaped(shown)}/**"
+        return ""
+    return (
+        f"./{escaped(str(folder.relative_to(path.root)))}/**" if path.inside else f"{escaped(str(folder))}/**"
+    )
 
 
 def _exact_rules(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
@@ -131,7 +146,3 @@ def _exact_rules(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
             rule = f"{RUN}({shlex.join([word.text for word in command.words])})"
             exact.setdefault(family, []).append(rule)
     return tuple(dict.fromkeys(rule for family in suggested for rule in exact.get(family, (family,))))
-
-
-def _pattern(rule: str) -> str:
-    return rule.partition("(")[2].removesuffix(")") or rule

@@ -174,14 +174,25 @@ def _owners(parts: Iterable[Decision]) -> str:
 
 def _join_reasons(parts: Sequence[Decision]) -> str:
     """At most three distinct reasons; those that differ only in what they are about are joined."""
-    reasons = list(dict.fromkeys(part.reason for part in parts if part.reason))
-    suffix = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     causes: dict[str, list[str]] = {}
-    for reason in reasons[:3]:
+    for reason in dict.fromkeys(part.reason for part in parts):
         why, _, name = reason.partition(": ")
         causes.setdefault(why, []).append(name)
-    joined = (": ".join(filter(None, (why, ", ".join(filter(None, names))))) for why, names in causes.items())
-    return "; ".join(joined) + suffix
+    joined = [
+        ": ".join(filter(None, (why, join_names(filter(None, names))))) for why, names in causes.items()
+    ]
+    reasons = list(filter(None, joined))
+    return "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+
+
+MAX_SHOWN_NAMES = 4
+"""Programs or files that are named; the rest is counted."""
+
+
+def join_names(names: Iterable[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - MAX_SHOWN_NAMES} more" if len(unique) > MAX_SHOWN_NAMES else ""
+    return ", ".join(unique[:MAX_SHOWN_NAMES]) + more
 
 
 def missing_needs(decision: Decision) -> Privileges:

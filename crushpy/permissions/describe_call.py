@@ -6,6 +6,7 @@ from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.core.mcp_names import MCP_PREFIX
+from crushpy.permissions.decision import join_names
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
 from crushpy.permissions.program_table import facts
@@ -16,8 +17,6 @@ from crushpy.permissions.written_paths import written_words
 
 MAX_COMMAND_CHARS = 60
 """Of a command in a title; the question shows all of it below."""
-MAX_SHOWN_NAMES = 4
-"""Programs or files that are named; the rest is counted."""
 
 
 def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
@@ -26,30 +25,46 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
     for access in accesses:
         for verb, name in _actions(access, workspace):
             names_by_verb.setdefault(verb, []).append(name)
-    says = [f"{verb} {_join_names(names)}".strip() for verb, names in names_by_verb.items()]
+    says = [f"{verb} {join_names(names)}".strip() for verb, names in names_by_verb.items()]
     needs = Privileges.union(access.needs for access in accesses)
     if needs.network or needs.hosts:
         hosts = "" if needs.network else f": {', '.join(needs.hosts)}"
         says.append(f"needs network access{hosts}")
-    says += [f"writes {_join_names(needs.write)}"] if needs.write else []
+    says += [f"writes {join_names(needs.write)}"] if needs.write else []
     return "; ".join([*says, *(["changes .git"] if needs.git else [])])
 
 
 def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
-    """The question about a call in a sentence: "Run `git push`? It needs the network: github.com"."""
-    guessed = (network_needs(command, workspace) for access in accesses for command in _commands(access))
-    needs = Privileges.union((missing, *(access.needs for access in accesses), *guessed))
-    names = _join_names([_subject(access, workspace) for access in accesses])
+    """The question about a call in a sentence: "Run `git push` with the network: github.com?"."""
+    for access in accesses:
+        if access.reason:
+            return _consent_title(access, [other for other in accesses if not other.reason])
+    needs = missing | expected_needs(accesses, workspace)
     kinds = {(access.kind, access.writes) for access in accesses}
-    verb = "Use"
+    verb, names = "Use", [_subject(access, workspace) for access in accesses]
     if len(kinds) == 1:
         kind, writes = kinds.pop()
         edits = "Write" if tool == "write" else "Edit"
         verb = {"command": "Run", "host": "Fetch from", "none": "Use"}.get(kind, edits if writes else "Read")
-    hosts = f": {', '.join(needs.hosts)}" if needs.hosts and not needs.network else ""
+        names = [f"{len(names)} files"] if kind == "path" and len(names) > 1 else names
+    hosts = f": {join_names(needs.hosts)}" if needs.hosts and not needs.network else ""
     wanted = [f"the network{hosts}"] if needs.network or needs.hosts else []
-    wanted += [f"write access to {_join_names(needs.write)}"] if needs.write else []
-    return f"{verb} {names or tool}?" + (f" It needs {' and '.join(wanted)}" if wanted else "")
+    wanted += [f"write access to {join_names(needs.write)}"] if needs.write else []
+    return f"{verb} {join_names(names) or tool}{' with ' if wanted else ''}{' and '.join(wanted)}?"
+
+
+def _consent_title(asked: Access, calls: Sequence[Access]) -> str:
+    """For example "Start ev (`python3 server.py`) and call echo?"."""
+    server = asked.tool.removeprefix(MCP_PREFIX)
+    does = f"Start {server} (`{_in_title(asked.value)}`)" if asked.value else f"Use {server} as it is now"
+    tools = [call.tool.removeprefix(f"{MCP_PREFIX}{server}__") for call in calls]
+    return f"{does}{' and call ' if tools else ''}{join_names(tools)}?"
+
+
+def expected_needs(accesses: Sequence[Access], workspace: Path) -> Privileges:
+    """What the agent asked for, and what commands show that they need of the network."""
+    guessed = (network_needs(command, workspace) for access in accesses for command in commands_of(access))
+    return Privileges.union((*(access.needs for access in accesses), *guessed))
 
 
 def stays_inside(access: Access, workspace: Path) -> bool:
@@ -59,7 +74,7 @@ def stays_inside(access: Access, workspace: Path) -> bool:
     if access.kind != "command" or access.needs != Privileges():
         return False
     words = [redirect.target for redirect in parse_shell(access.value).redirects if redirect.writes]
-    for command in _commands(access):
+    for command in commands_of(access):
         if network_needs(command, workspace) != Privileges():
             return False
         words += command.words
@@ -75,25 +90,31 @@ def _is_ordinary(target: TouchedPath) -> bool:
     return target.inside and not is_guarded(target)
 
 
-def _commands(access: Access) -> list[SimpleCommand]:
+def commands_of(access: Access) -> list[SimpleCommand]:
     return parse_shell(access.value).all_commands if access.kind == "command" else []
 
 
 def _subject(access: Access, workspace: Path) -> str:
     match access.kind:
         case "command":
-            line = " ".join(access.value.split())
-            return f"`{line if len(line) <= MAX_COMMAND_CHARS else line[: MAX_COMMAND_CHARS - 1] + '…'}`"
+            return f"`{_in_title(access.value)}`"
         case "path":
             return TouchedPath(access.value, workspace).shown
         case _:
             return access.value or _tool_words(access.tool)
 
 
+def _in_title(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= MAX_COMMAND_CHARS else f"{line[: MAX_COMMAND_CHARS - 1]}…"
+
+
 def _tool_words(name: str) -> str:
     """The name of a tool for people: mcp__shop__order is order of the MCP server shop."""
     server, _, tool = name.removeprefix(MCP_PREFIX).partition("__")
-    return f"{tool} of the MCP server {server}" if name.startswith(MCP_PREFIX) and tool else name
+    if not name.startswith(MCP_PREFIX):
+        return name
+    return f"{tool} of the MCP server {server}" if tool else f"the MCP server {server}"
 
 
 def rule_words(rules: Sequence[str]) -> str:
@@ -125,7 +146,7 @@ def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
         case "host":
             yield "fetches from", access.value
         case "none":
-            yield "uses", _tool_words(access.tool)
+            yield ("starts" if access.value else "uses"), _tool_words(access.tool)
 
 
 def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
@@ -143,12 +164,6 @@ def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
 def _displayed_name(target: Word, workspace: Path) -> str:
     is_path = target.kind == "literal" and not target.text.startswith("~")
     return TouchedPath(target.text, workspace).shown if is_path else target.text
-
-
-def _join_names(names: Sequence[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    more = f" and {len(unique) - MAX_SHOWN_NAMES} more" if len(unique) > MAX_SHOWN_NAMES else ""
-    return ", ".join(unique[:MAX_SHOWN_NAMES]) + more
 
 
 _VERB = re.compile(r"(^|; )(needs|writes|changes) ")
@@ -169,7 +184,9 @@ def _sentences(access: Access) -> list[str]:
         case "host":
             return [f"Sends a request to {access.value} and reads the answer."]
         case "none":
-            return [f"Uses the tool {_tool_words(access.tool)}."]
+            if access.value:
+                return [f"Starts {_tool_words(access.tool)}: `{access.value}`."]
+            return [f"Uses {'' if access.reason else 'the tool '}{_tool_words(access.tool)}."]
         case "command":
             reading = parse_shell(access.value)
             found = [_explain(command) for command in reading.all_commands]

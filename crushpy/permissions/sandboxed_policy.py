@@ -116,7 +116,7 @@ class SandboxedPolicy:
             if needs.git:
                 leaves_sandbox = True
                 rule = suggest_rule(command)
-                parts.append(Decision("ask", f"`{str(command)[:60]}` changes .git", (rule,) if rule else ()))
+                parts.append(Decision("ask", f"changes .git: `{str(command)[:60]}`", (rule,) if rule else ()))
             elif not self._policy.is_neutral(command):
                 others.append(command)
         if leaves_sandbox:

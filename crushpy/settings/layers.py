@@ -15,6 +15,7 @@ from crushpy.core.access import STRICTNESS
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, project_root, provided_files
+from crushpy.core.start_options import StartOptions, flags_of
 from crushpy.settings import files, setting_keys
 from crushpy.settings.schema import Settings
 from crushpy.settings.setting_keys import KeyPath, Leaf, spell
@@ -29,7 +30,7 @@ NOT_SETTINGS = frozenset(
 _FORBIDDEN_KEYS = (
     "providers mcp lsp hooks status_line web_search database_url undo permissions.allow"
     " permissions.private_hosts sandbox.env sandbox.network sandbox.write sandbox.read sandbox.own_code"
-    " sandbox.processes sandbox.memory_mb sandbox.file_mb"
+    " budget sandbox.processes sandbox.memory_mb sandbox.file_mb"
 )
 PROJECT_MAY_NOT: frozenset[KeyPath] = frozenset(tuple(key.split(".")) for key in _FORBIDDEN_KEYS.split())
 """Keys that would let a repository send keys elsewhere or loosen permissions."""
@@ -41,12 +42,7 @@ PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {
 }
 """Values in order of strictness: a project may move down the list, never up."""
 
-FLAGS = {
-    "model": "--model",
-    "compaction.method": "--compaction",
-    "permissions.allow": "--allow",
-    "permissions.mode": "--mode",
-}
+FLAGS = {flag.setting: flag.names[0] for _, flag in flags_of(StartOptions).values() if flag.setting}
 
 
 class RuleOrigin(Data, frozen=True):

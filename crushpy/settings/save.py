@@ -5,7 +5,6 @@ Files are replaced atomically under a lock, and the user's formatting is preserv
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -104,31 +103,24 @@ def _save(paths: Paths, changes: Mapping[Path, Callable[[str], str]]) -> list[Pa
     Saves are serialised, also across processes.
     """
     lock = user_files(paths)[1].with_name(".settings.lock")
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(lock, LOCK_TIMEOUT_S))
-        except TimeoutError:
-            raise SettingsError(
-                f"another crushpy has been saving settings for {LOCK_TIMEOUT_S:.0f} s ({lock})",
-                "End that process, then retry.",
-            ) from None
-        except OSError as error:
-            raise _not_written(lock.parent, error) from error
-        edits = {file: (text := read_text(file), change(text)) for file, change in changes.items()}
-        changed = {file: after for file, (before, after) in edits.items() if after != before}
-        for file, text in changed.items():
-            try:
-                write_private(file, text.encode())
-            except OSError as error:
-                raise _not_written(file, error) from error
-        return list(changed)
-
-
-def _not_written(path: Path, error: OSError) -> SettingsError:
-    return SettingsError(
-        f"{path} cannot be written: {error.strerror}",
-        "Check the folder's owner, permissions and free space, or set CRUSHPY_HOME to another folder.",
-    )
+    place = lock.parent
+    try:
+        with locked(lock, LOCK_TIMEOUT_S):
+            edits = {file: (text := read_text(file), change(text)) for file, change in changes.items()}
+            changed = {file: after for file, (before, after) in edits.items() if after != before}
+            for place, text in changed.items():
+                write_private(place, text.encode())
+    except TimeoutError:
+        raise SettingsError(
+            f"another crushpy has been saving settings for {LOCK_TIMEOUT_S:.0f} s ({lock})",
+            "End that process, then retry.",
+        ) from None
+    except OSError as error:
+        raise SettingsError(
+            f"{place} cannot be written: {error.strerror}",
+            "Check the folder's owner, permissions and free space, or set CRUSHPY_HOME to another folder.",
+        ) from error
+    return list(changed)
 
 
 # --- editing one value in a TOML text: comments, order and blank lines are preserved

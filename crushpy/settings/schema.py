@@ -12,6 +12,7 @@ from crushpy.core.access import Mode
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.messages import Data
+from crushpy.util.mentions import MAX_LINES, MAX_TOKENS
 
 PositiveInt = Annotated[int, Meta(gt=0)]
 NonNegativeInt = Annotated[int, Meta(ge=0)]
@@ -27,6 +28,20 @@ VariableName = Annotated[
         extra={"allowed": "the name of an environment variable, such as OPENAI_API_KEY", "secret": True},
     ),
 ]
+
+Profile = Literal["full", "small", "extended"]
+BUDGET_PATTERN = r"\A(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|k|m)?)?\Z"
+BUDGET_FORMS = "US dollars, such as 5usd, or tokens, such as 200k"
+BudgetAmount = Annotated[str, Meta(pattern=BUDGET_PATTERN, extra={"allowed": f"an amount in {BUDGET_FORMS}"})]
+
+
+class BudgetSettings(Data, frozen=True):
+    """What may be spent before crushpy asks: US dollars (`5usd`) or tokens (`200k`)."""
+
+    conversation: BudgetAmount = ""
+    """Budget of a conversation with its sub-agents, branches and tasks; empty: none."""
+    project_day: BudgetAmount = ""
+    """Budget of all conversations of a project on one day; empty: none."""
 
 
 class Compaction(Data, frozen=True):
@@ -82,7 +97,8 @@ class FleetSettings(Data, frozen=True):
     """Task lists on several machines."""
 
     wait: PositiveInt = 600
-    """Seconds after which a task that no worker can take fails."""
+    """Seconds after which a task that no worker can take fails, and after which a question without an answer
+    is denied if the submitter has no terminal."""
     max_bundle_mb: PositiveInt = 200
     """Largest bundle of code that is sent to workers, in MB."""
 
@@ -166,6 +182,10 @@ class ModelSettings(Data, frozen=True):
     """Overrides `compaction.threshold` for this model."""
     status_placement: Literal["message", "append"] | None = None
     """Overrides `compaction.status_placement`; unset: as learnt from its server."""
+    profile: Profile | None = None
+    """Overrides `profile` for this model."""
+    text_calls: bool | None = None
+    """Whether tool calls that the model writes into its text are run; unset: if its server is local."""
 
 
 class ProviderSettings(Data, frozen=True):
@@ -177,6 +197,9 @@ class ProviderSettings(Data, frozen=True):
     """Name of the environment variable that holds the key, never the key itself."""
     protocol: Literal["auto", "chat", "responses", "anthropic", "gemini", "ollama", "litellm"] = "auto"
     """Protocol of the server; `auto`: the provider's own, else OpenAI chat."""
+    timeout_s: PositiveFloat | None = None
+    """Seconds that the server may be silent; unset: 300 before a reply and 120 within it, without a limit if
+    it is on this machine."""
 
 
 class StatusLine(Data, frozen=True):
@@ -185,6 +208,15 @@ class StatusLine(Data, frozen=True):
     command: str = ""
     """A shell command whose first line of output the status bar shows; it gets the state as JSON on its input
     and has 300 ms. Only in your own settings."""
+
+
+class AttachSettings(Data, frozen=True):
+    """Text files that a prompt mentions as `@file`."""
+
+    max_lines: Annotated[int, Meta(ge=0)] = MAX_LINES
+    """A file with at most this many lines goes with the prompt; of a larger one, only its path. 0: none."""
+    max_tokens: Annotated[int, Meta(ge=0)] = MAX_TOKENS
+    """The same in tokens, estimated as a quarter of its bytes."""
 
 
 class McpTools(Data, frozen=True):
@@ -277,6 +309,10 @@ class Settings(Data, frozen=True):
     """The model for small requests such as titles; empty: the main model."""
     provider: Literal["auto", "litellm"] = "auto"
     """`auto`: the built-in client if there is one; `litellm`: always litellm."""
+    profile: Profile | Literal["auto"] = "auto"
+    """What a model is offered: `full`; `small` (a short system prompt, few tools, short results); `extended`
+    (small, with your MCP servers, skills and language servers); `auto`: `small` if its window has at most
+    32,768 tokens."""
     effort: Literal["", "low", "medium", "high"] = ""
     """Effort of a reasoning model; empty: the model's default."""
     web_search: Literal["off", "on"] = "off"
@@ -293,8 +329,10 @@ class Settings(Data, frozen=True):
     """When to send a prompt typed while the agent works: with its next step, or after its turn."""
     editing: Literal["plain", "vim"] = "plain"
     """Keys for editing the prompt; with `vim`, Esc switches to normal mode."""
+    attach: AttachSettings = AttachSettings()
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
+    budget: BudgetSettings = BudgetSettings()
     fleet: FleetSettings = FleetSettings()
     worktree: WorktreeSettings = WorktreeSettings()
     permissions: PermissionSettings = PermissionSettings()

@@ -14,11 +14,12 @@ from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
 from crushpy.security.sanitize import encodable
-from crushpy.tools.errors import NotText, ToolError
+from crushpy.tools.errors import ConsentNeeded, NotText, ToolError
 from crushpy.tools.files.locate import NamedPath, NamedText, explain_errors, locate
 from crushpy.tools.files.text_file import TextFile, decode
 from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
 from crushpy.tools.mcp_server import McpServer
+from crushpy.tools.truncate import MAX_RESULT_CHARS
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class McpService(Protocol):
 
     def is_of_user(self, server: str) -> bool:
         """Whether it is a server of the user's, and not of the project."""
+        ...
+
+    def consent(self, server: str) -> ConsentNeeded | None:
+        """What the user has to accept before the server starts; None if nothing, or if it runs."""
         ...
 
     def restart(self, name: str) -> None:
@@ -226,6 +231,10 @@ class CallingAgent(msgspec.Struct, frozen=True):
     delegate: Delegate | None = None
     """None if it cannot start tasks."""
     image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
+    result_chars: Callable[[], int] = lambda: MAX_RESULT_CHARS
+    """How long a result may be."""
+    gets_extensions: Callable[[], bool] = lambda: True
+    """Whether its model gets what the user's extensions add."""
     find_skipped: FindSkipped = lambda _tool, _place, _real: None
     """Which files of a searchable folder may not be read."""
     is_loaded: Callable[[str], bool] = lambda _: False
@@ -335,6 +344,10 @@ class Tool(Generic[A]):
     def touches(self, value: str = "") -> tuple[Access, ...]:
         """The access to one thing of the kind that the tool declares."""
         return (Access(self.name, self.access.kind, value, self.access.writes),)
+
+    def consent(self, args: A, context: CallContext) -> ConsentNeeded | None:
+        """What the user has to accept before this call; `accesses` has its access."""
+        return None
 
     async def preview(self, args: A, context: CallContext) -> Display | None:
         """What to show with the question about this call. Must not change anything, and must not raise."""

@@ -3,9 +3,11 @@
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from crushpy.core.access import Access, Privileges, ToolAccess
@@ -13,34 +15,20 @@ from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, CallContext, Outcome, Tool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
+from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process import Process, cannot_kill
-from crushpy.util.lazy_pattern import lazy_pattern
 
 _SEARCHED_CHARS = 20_000
 """Characters at the end of the output that are searched for errors."""
-_NETWORK_ERROR = lazy_pattern(
-    r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
-    r"|Name or service not known"
-    r"|nodename nor servname|No address associated with hostname|EAI_AGAIN|ENETUNREACH|ENOTFOUND|getaddrinfo"
-    r"|failed to lookup address|dial tcp|Couldn't connect to server|Failed to establish a new connection"
-    r"|Could not connect to|Could not resolve|Connection refused",
-    re.IGNORECASE,
-)
-_LOOPBACK_REFUSED = lazy_pattern(
-    r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,100}(?:refused|connect to server)"
-    r"|refused[^\n]{0,100}(?:localhost|127\.0\.0\.1)",
-    re.IGNORECASE,
-)
-"""A refused connection to loopback."""
-_READ_ONLY_ERROR = lazy_pattern(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
-_PERMISSION_ERROR = lazy_pattern(
-    r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
-    re.IGNORECASE,
-)
-_SET_GROUP_ERROR = lazy_pattern(r"Could not make .+ writable by group")
-_GIT_PATH = lazy_pattern(
-    r"(?:^|[\s'\"`/])\.git(?:/|['\"`:\s]|$)|\.lock['\"`]?:|could not write (?:config|index)", re.MULTILINE
-)
+
+
+@cache
+def _failures() -> dict[str, re.Pattern[str]]:
+    """What commands print if the sandbox refuses something, by its kind."""
+    raw = Path(__file__).with_name("sandbox_failures.toml").read_bytes()
+    table = msgspec.toml.decode(raw, type=dict[str, list[str]])
+    flags = re.IGNORECASE | re.MULTILINE
+    return {kind: re.compile("|".join(patterns), flags) for kind, patterns in table.items()}
 
 
 def explain_sandbox_failure(
@@ -53,33 +41,28 @@ def explain_sandbox_failure(
     """
     if exit_code == 0:
         return ""
-    output = output[-_SEARCHED_CHARS:]
-    is_read_only = bool(_READ_ONLY_ERROR.search(output))
-    if (
-        (is_read_only or _PERMISSION_ERROR.search(output))
-        and _GIT_PATH.search(output)
-        and not needs.git
-        and mounts
-    ):
+    found = {kind for kind, pattern in _failures().items() if pattern.search(output[-_SEARCHED_CHARS:])}
+    is_refused = "read_only" in found or "permission" in found
+    if is_refused and "git_path" in found and not needs.git and mounts:
         return "`.git` is read-only in the sandbox: run the git command that changes it in a call of its own"
-    if _NETWORK_ERROR.search(output) and not needs.network:
+    if "network" in found and not needs.network:
         exception = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
         return (
             f"the sandbox has no network access{exception}: call again with needs.network, naming the hosts"
         )
-    if _SET_GROUP_ERROR.search(output):
+    if "set_group" in found:
         return "nothing becomes setgid in the sandbox, so only the user can make a shared repository"
-    if needs.network and mounts and _LOOPBACK_REFUSED.search(output):
+    if needs.network and mounts and "loopback_refused" in found:
         return (
             "a command with full network access reaches the machine's servers, not those of the sandbox: "
             "call again without needs.network, or with needs.network naming hosts"
         )
-    if not mounts and _PERMISSION_ERROR.search(output):
+    if not mounts and "permission" in found:
         return (
             "commands in the sandbox may write only in the workspace and $TMPDIR (not in /tmp), and may not "
             f"read secrets: use $TMPDIR, or call again with needs.write, naming the folder{own_code}"
         )
-    if is_read_only:
+    if "read_only" in found:
         return (
             "commands in the sandbox may write only in the workspace and /tmp: "
             f"call again with needs.write, naming the folder{own_code}"
@@ -131,14 +114,26 @@ class BashTool(Tool[BashArgs]):
                 f"Started {job.id}. Read its output with job_output, end it with job_kill.",
                 display=Terminal(args.command, "", note=f"{job.id} runs in the background"),
             )
-        output = Output(place.output_dir, LiveOutput(context.emit))
+        output = Output(place.output_dir, LiveOutput(context.emit), context.agent.result_chars())
         process = jobs.run(args.command, place.cwd, output, context.needs)
         in_time, survivors = await process.finish_or_kill(args.timeout)
+        failed = not in_time or process.exit_code != 0
+        notes = [f"timed out after {args.timeout:g} s and was killed", cannot_kill(survivors)]
         if in_time:
             await process.wait_for_children()
-            return _finished_outcome(process, context)
-        notes = (f"timed out after {args.timeout:g} s and was killed", cannot_kill(survivors))
-        return _build_outcome(process, *notes, *jobs.take_messages(context.needs), is_error=True)
+            notes = _ending_notes(process, jobs)
+        notes += jobs.take_messages(context.needs)
+        taken, confinement = process.output.take(), jobs.confinement
+        if in_time and failed and confinement.sandbox.on:
+            mounts, own_code = confinement.sandbox.has_mounts, confinement.own_code_note
+            cause = process.exit_code, context.needs
+            notes.append(explain_sandbox_failure(taken.text, *cause, mounts=mounts, own_code=own_code))
+        shown = [note for note in notes if note]
+        return Outcome(
+            describe_output(taken, process.output.where, *shown),
+            is_error=failed,
+            display=process.display(taken.text, "; ".join(shown), taken.lines),
+        )
 
 
 def requested_privileges(args: PrivilegesArgs, cwd: Path) -> Privileges:
@@ -158,39 +153,11 @@ def requested_privileges(args: PrivilegesArgs, cwd: Path) -> Privileges:
     return Privileges(args.network is True or "*" in named, tuple(hosts), folders, args.git)
 
 
-def _finished_outcome(process: Process, context: CallContext) -> Outcome:
-    exit_note = f"ended by {process.signal_name}" if process.signal_name else ""
-    if process.exit_code:
-        exit_note = f"exit code {process.exit_code}"
-    background_note = ""
+def _ending_notes(process: Process, jobs: Jobs) -> list[str]:
+    ended = f"ended by {process.signal_name}" if process.signal_name else ""
+    notes = [f"exit code {process.exit_code}" if process.exit_code else ended, process.trouble]
     if process.running:
         process.output.hide()
-        job = context.workspace.jobs.adopt(process)
-        background_note = (
-            f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
-        )
-    messages = context.workspace.jobs.take_messages(context.needs)
-    notes = (exit_note, process.trouble, background_note, *messages)
-    return _build_outcome(process, *notes, is_error=process.exit_code != 0, context=context)
-
-
-def _build_outcome(
-    process: Process, *notes: str, is_error: bool, context: CallContext | None = None
-) -> Outcome:
-    """`context`: to explain what the sandbox refused."""
-    taken = process.output.take()
-    why = ""
-    if is_error and context and (confinement := context.workspace.jobs.confinement).sandbox.on:
-        why = explain_sandbox_failure(
-            taken.text,
-            process.exit_code,
-            context.needs,
-            mounts=confinement.sandbox.has_mounts,
-            own_code=confinement.own_code_note,
-        )
-    shown_notes = [note for note in (*notes, why) if note]
-    return Outcome(
-        describe_output(taken, process.output.where, *shown_notes),
-        is_error=is_error,
-        display=process.display(taken.text, "; ".join(shown_notes), taken.lines),
-    )
+        job = jobs.adopt(process).id
+        notes.append(f"a background process still holds the output; it is {job} now (job_output, job_kill)")
+    return notes

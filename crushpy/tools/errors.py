@@ -32,6 +32,10 @@ class ConsentNeeded(Exception):
         self.preview = preview
         self.accept = accept
 
+    async def show(self) -> Display | None:
+        """What is shown with the question."""
+        return self.preview
+
 
 def reason(error: Exception) -> str:
     """The system's reason for an error, without its number."""

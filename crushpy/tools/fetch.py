@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, ToolAccess
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
-from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
     from crushpy.tools.web.page_visit import LookUp
@@ -26,12 +25,11 @@ class FetchTool(ReadingTool[FetchArgs]):
         self._max_seconds = max_seconds
 
     def accesses(self, args: FetchArgs, context: CallContext) -> tuple[Access, ...]:
-        from crushpy.tools.web.page_visit import target_of
+        from crushpy.tools.web.page_visit import check_written_address, target_of
 
-        try:
-            target = target_of(args.url)
-        except ToolError:
-            return ()  # `run` refuses it before any request
+        target = target_of(args.url)
+        if not context.workspace.allow_private_hosts:
+            check_written_address(target.host)
         # It changes nothing, but a request can carry secrets out, so it asks like a change.
         return self.touches(target.authority)
 

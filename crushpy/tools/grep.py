@@ -16,7 +16,6 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern
 from crushpy.tools.search.ripgrep import FindRipgrep, LineSearch, ProgramEnd, find_ripgrep, required
-from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 _SEARCH_TIMEOUT_S = 30.0
 _MAX_MATCHES = 200
@@ -42,21 +41,21 @@ class GrepTool(ReadingTool[GrepArgs]):
 
     async def run(self, args: GrepArgs, context: CallContext) -> Outcome:
         _check_pattern(args.pattern, args.include)
-        place = context.find(args.path)
+        place, most = context.find(args.path), context.agent.result_chars()
         notes: tuple[str, ...] = ()
         search = LineSearch(required(self._find_ripgrep), args.pattern, self._timeout)
         with explain_errors(context.workspace, place, "searched"):
             try:
                 folder = open_folder(place.real)
             except NotADirectoryError:
-                found = Matches(lambda _: context.workspace.shown(place.path))
+                found = Matches(lambda _: context.workspace.shown(place.path), most)
                 ended = await _search_file(search, place, found)
                 return _format_result(args, found, ended, self._timeout, notes)
             with folder:
                 include = GlobPattern(args.include) if args.include else None
                 is_skipped = context.agent.find_skipped(self.name, place.path, place.real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
-                found = Matches(lambda path: context.workspace.shown(place.path / path))
+                found = Matches(lambda path: context.workspace.shown(place.path / path), most)
                 ended = await search.in_folder(
                     folder,
                     args.include,
@@ -84,12 +83,12 @@ async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -
 class Matches:
     """The matches so far: the first ones are kept, the rest is counted."""
 
-    def __init__(self, shown: Callable[[str], str]) -> None:
+    def __init__(self, shown: Callable[[str], str], max_chars: int) -> None:
         """`shown`: the display form of a found path."""
         self._shown = shown
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
-        self._remaining_chars = MAX_RESULT_CHARS - _NOTE_CHARS
+        self._remaining_chars = max_chars - _NOTE_CHARS
 
     def add(self, path: str, number: str, text: str) -> bool:
         """Keeps or counts one matching line; False to stop."""

@@ -14,7 +14,7 @@ from crushpy.core.access import Access, ToolAccess
 from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
 from crushpy.core.messages import Json
 from crushpy.tools.base import Args, CallContext, Outcome, Tool, Workspace
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.mcp_server import KnownServer, ToolDefinition
 
 KNOWN_FILE = "servers.json"
@@ -66,7 +66,15 @@ class McpTool(Tool[McpArgs]):
             return (Access(self.name, "none"),)
         server, tool = self._resolve(args.server, args.tool, context.workspace)
         outside = context.workspace.load_mcp().is_of_user(server)
-        return (Access(mcp_tool_name(server, tool), "none", writes=True, outside=outside),)
+        needed = self.consent(args, context)
+        called = Access(mcp_tool_name(server, tool), "none", writes=True, outside=outside)
+        return (called, needed.access) if needed else (called,)
+
+    def consent(self, args: McpArgs, context: CallContext) -> ConsentNeeded | None:
+        if args.action != "call":
+            return None
+        server, _ = self._resolve(args.server, args.tool, context.workspace)
+        return context.workspace.load_mcp().consent(server)
 
     async def run(self, args: McpArgs, context: CallContext) -> Outcome:
         service = context.workspace.load_mcp()

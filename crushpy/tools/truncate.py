@@ -4,6 +4,8 @@ from crushpy.core.messages import Data
 
 MAX_RESULT_CHARS = 30_000
 """One tool result, as the model gets it."""
+MIN_RESULT_CHARS = 2_000
+"""The same for the smallest window."""
 MAX_LINE_CHARS = 2_000
 """One line of a file or of a search."""
 MAX_LIVE_CHARS = 4_000

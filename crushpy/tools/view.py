@@ -12,7 +12,7 @@ from crushpy.core.messages import Excerpt, counted
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import NotText, ToolError
 from crushpy.tools.files.locate import NamedText
-from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
+from crushpy.tools.truncate import cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
 _DEFAULT_LINES = 2_000
@@ -45,12 +45,12 @@ class ViewTool(ReadingTool[ViewArgs]):
                 raise
             limits = context.agent.image_limits()
             return await asyncio.to_thread(_describe_image, found.shown, found.raw, media_type, limits)
-        outcome = await asyncio.to_thread(_describe_text, args, file)
+        outcome = await asyncio.to_thread(_describe_text, args, file, context.agent.result_chars())
         context.agent.memory.remember(file.real, file.raw)
         return outcome
 
 
-def _describe_text(args: ViewArgs, file: NamedText) -> Outcome:
+def _describe_text(args: ViewArgs, file: NamedText, max_chars: int) -> Outcome:
     """The numbered lines from `offset` on, shortened, as many as fit."""
     shown, every, offset = file.shown, file.lines, max(args.offset, 1)
     lines, total = [cut_line(line) for line in every[offset - 1 : offset - 1 + args.limit]], len(every)
@@ -58,7 +58,7 @@ def _describe_text(args: ViewArgs, file: NamedText) -> Outcome:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:
         raise ToolError(f"{shown} has {counted(total, 'line')}: offset {offset:,} is beyond its end.")
-    remaining = MAX_RESULT_CHARS - _NOTE_CHARS
+    remaining = max_chars - _NOTE_CHARS
     width = len(str(min(offset + args.limit - 1, total)))
     rows: list[str] = []
     for number, line in enumerate(lines, start=offset):

@@ -44,7 +44,6 @@ _PLAIN_METADATA = frozenset(
 _FIRST_TURNED = 5
 """EXIF orientations from this value on swap width and height."""
 _MAX_NAME_CHARS = 60
-_CHUNK_BYTES = 1 << 20
 _SHRINK = 0.75
 
 
@@ -90,9 +89,7 @@ def read_picture(path: Path, shown: str) -> bytes:
     try:
         with os.fdopen(open_regular(Path(os.path.realpath(path, strict=True))), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            raw = file.read(_CHUNK_BYTES)
-            if image_type(raw) is not None:
-                raw += file.read(MAX_PICTURE_FILE + 1 - len(raw))
+            raw = file.read(MAX_PICTURE_FILE + 1)
     except NotRegular as error:
         what = "a folder" if stat.S_ISDIR(error.mode) else "not a regular file"
         raise UsageError(f"{shown} is {what}.", ACCEPTED) from None

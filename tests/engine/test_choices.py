@@ -9,7 +9,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talks, talks
 
-from crushpy.core.events import ApprovalNeeded
+from crushpy.core.events import ApprovalNeeded, ModeChanged
 from crushpy.engine.approvals import Answer
 
 __all__ = ["talks"]
@@ -37,20 +37,24 @@ async def asked(talks: Talks, llm: ScriptedLLM, replies: Sequence[Reply], keys: 
 
 
 def offered(question: ApprovalNeeded) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(choice.key, choice.covers, choice.rules) for choice in question.choices]
+    return [(choice.key, choice.label, choice.rules) for choice in question.choices]
+
+
+YES = ("y", "Yes", ())
+NO = ("n", "No, and tell the agent what to do", ())
 
 
 async def test_a_change_offers_the_file_its_folder_and_all_edits(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [write("src/b.py")], "y")
     assert question.says == "writes src/b.py"
     assert offered(question) == [
-        ("y", "", ()),
-        ("c", "this file", ("write(src/b.py)",)),
-        ("f", "this folder: src/", ("write(./src/**)",)),
-        ("e", "all edits in this project", ("write(./**)",)),
-        ("a", "edits of src/b.py in this project", ("write(src/b.py)",)),
-        ("g", "edits of src/b.py in all projects", ("write(src/b.py)",)),
-        ("n", "", ()),
+        YES,
+        ("a", "Yes, and all edits in this conversation (Shift+Tab)", ()),
+        NO,
+        ("c", "In this conversation: write(src/b.py)", ("write(src/b.py)",)),
+        ("f", "In this conversation: write(./src/**)", ("write(./src/**)",)),
+        ("p", "In this project: write(src/b.py)", ("write(src/b.py)",)),
+        ("g", "In all projects: write(src/b.py)", ("write(src/b.py)",)),
     ]
 
 
@@ -59,7 +63,7 @@ async def test_a_change_offers_the_file_its_folder_and_all_edits(talks: Talks, l
     [
         pytest.param("c", ["src/b.py", "src/c.py", "d.py", ".git/e"], id="file"),
         pytest.param("f", ["src/b.py", "d.py", ".git/e"], id="folder"),
-        pytest.param("e", ["src/b.py", ".git/e"], id="project"),
+        pytest.param("a", ["src/b.py", ".git/e"], id="edits"),
     ],
 )
 async def test_the_breadth_that_was_chosen_is_what_holds(
@@ -73,21 +77,58 @@ async def test_the_breadth_that_was_chosen_is_what_holds(
 
 async def test_choices_offer_guarded_files_one_by_one(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [write(".git/hooks/pre-commit")], "y")
-    assert [choice.key for choice in question.choices] == ["y", "c", "a", "g", "n"]
+    assert [choice.key for choice in question.choices] == ["y", "n", "c", "p", "g"]
 
 
 async def test_a_command_offers_itself_and_its_family(talks: Talks, llm: ScriptedLLM) -> None:
     replies = [bash("git log --oneline -3"), bash("git log --oneline -3"), bash("git log -1")]
     first, second = await asked(talks, llm, replies, "cf")
     assert offered(first) == [
-        ("y", "", ()),
-        ("c", "this command", ("bash(git log --oneline -3)",)),
-        ("f", "commands like git log", ("bash(git log)",)),
-        ("a", "`git log` in this project", ("bash(git log)",)),
-        ("g", "`git log` in all projects", ("bash(git log)",)),
-        ("n", "", ()),
+        YES,
+        ("a", "Yes, and don't ask again for `git log` in this project", ("bash(git log)",)),
+        NO,
+        ("c", "In this conversation: bash(git log --oneline -3)", ("bash(git log --oneline -3)",)),
+        ("f", "In this conversation: bash(git log)", ("bash(git log)",)),
+        ("p", "In this project: bash(git log)", ("bash(git log)",)),
+        ("g", "In all projects: bash(git log)", ("bash(git log)",)),
     ]
     assert second.args["command"] == "git log -1"
+
+
+async def test_all_edits_is_the_mode_that_allows_them(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(write("a"), write("b"), "Done.")
+    talk = await talks(interactive=True)
+    turn = asyncio.create_task(talk.ask("do it"))
+    question = await talk.until_event(ApprovalNeeded)
+    talk.conversation.answer(question.id, Answer("conversation", key="a"))
+    assert await turn == "done" and len(talk.of(ApprovalNeeded)) == 1
+    assert talk.conversation.info.mode == "edits" and talk.of(ModeChanged) == [ModeChanged("edits")]
+    assert talk.conversation.info.grants == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("git add a && git commit -m 'a b'", "`git add`, `git commit`"),
+        ("git add a && git commit -m b && git tag x", "`git add`, `git commit`, `git tag x`"),
+        ("git add a && git commit -m b && git tag x && git stash", ""),
+        ("git add a && git push origin main", ""),
+    ],
+)
+async def test_answer_to_a_line_of_commands_names_at_most_three_and_no_network(
+    talks: Talks, llm: ScriptedLLM, line: str, label: str
+) -> None:
+    (question,) = await asked(talks, llm, [bash(line)], "n")
+    usual = [choice.label for choice in question.choices if not choice.is_scope]
+    lasting = f"Yes, and don't ask again for {label} in this project"
+    assert usual == ["Yes", *([lasting] if label else []), "No, and tell the agent what to do"]
+    assert all(", ".join(choice.rules) in choice.label for choice in question.choices if choice.is_scope)
+
+
+async def test_title_is_a_sentence_and_the_reason_keeps_the_quotes(talks: Talks, llm: ScriptedLLM) -> None:
+    (question,) = await asked(talks, llm, [bash('git commit -m "a b"')], "n")
+    assert question.title == 'Run `git commit -m "a b"`?'
+    assert "`git commit -m 'a b'`" in question.reason
 
 
 async def test_a_line_of_commands_is_told_in_words(talks: Talks, llm: ScriptedLLM) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from scripted_llm import Overflow, Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
@@ -140,8 +141,8 @@ async def test_absurd_values_are_ignored(talks: Talks, llm: ScriptedLLM, home: P
 def test_two_processes_add_to_the_file_and_take_nothing_from_each_other(tmp_path: Path) -> None:
     file = tmp_path / "learnt.json"
     changes: list[Callable[[LearntModel], LearntModel]] = [
-        lambda known: LearntModel(9_000, known.status_placement, known.ratios),
-        lambda known: LearntModel(known.window, "append", known.ratios),
+        lambda known: replace(known, window=9_000),
+        lambda known: replace(known, status_placement="append"),
         add_ratio(1.25, counted=True),
         add_ratio(1.5, counted=True),
     ]

@@ -38,6 +38,9 @@ class MemoryAgent:
         self.window = self.threshold = 100
         self.unfinished = 0
         """How often a reply without calls is not the last one."""
+        self.reached: list[str] = []
+        self.lets_go_on = 0
+        """How often the user lets the turn go on at a limit."""
 
     async def add_prompt(self, prompt: Message) -> None:
         self.history.append(prompt)
@@ -72,6 +75,10 @@ class MemoryAgent:
     async def goes_on(self, reply: Message) -> bool:
         self.unfinished -= 1
         return self.unfinished >= 0
+
+    async def goes_past(self, reached: str) -> bool:
+        self.reached.append(reached)
+        return len(self.reached) <= self.lets_go_on
 
     async def end(self, status: TurnStatus) -> None: ...
 
@@ -124,6 +131,41 @@ async def test_turn_ends_at_a_limit_before_another_model_call() -> None:
     assert await agent.answer("Look", Limits(max_steps=2)) == "limit"
     assert len(agent.script) == 1 and agent.told[-1] == "a file"
     assert agent.events[0] == Notice("Stopped: --max-steps 2 reached.", "warning")
+
+
+async def test_turn_takes_as_many_steps_again_when_the_user_lets_it_go_on() -> None:
+    agent = MemoryAgent(*(calls("look") for _ in range(6)), look=lambda: f"file {next(ids)}")
+    agent.lets_go_on = 1
+    assert await agent.answer("Look", Limits(max_steps=2)) == "limit"
+    assert len(agent.script) == 2 and len(agent.reached) == 2
+
+
+async def test_turn_pauses_after_200_steps_unless_told_otherwise() -> None:
+    script = [*(calls("look") for _ in range(200)), says("Done.")]
+    agent = MemoryAgent(*script, look=lambda: f"file {next(ids)}")
+    agent.window = agent.threshold = 1_000
+    assert await agent.answer("Look") == "limit"
+    assert agent.reached == ["200 steps in one turn reached (--max-steps changes that)"]
+    agent = MemoryAgent(*script, look=lambda: f"file {next(ids)}")
+    agent.window = agent.threshold = 1_000
+    assert await agent.answer("Look", Limits(max_steps=0)) == "done"
+
+
+def test_steps_of_a_task_count_for_its_run_but_not_for_the_turn_that_delegates() -> None:
+    run = Spent(Limits(max_steps=300))
+    task = Spent(within=run)
+    for _ in range(250):
+        task.step()
+    assert not task.reached() and run.steps == 250
+    turn = Spent()
+    tasks = Spent(within=turn), Spent(within=turn)
+    for _ in range(150):
+        for task in tasks:
+            task.step()
+    assert not turn.reached() and not tasks[0].reached()
+    for _ in range(50):
+        tasks[0].step()
+    assert tasks[0].reached() and not tasks[1].reached()
 
 
 async def test_turn_ends_when_the_same_call_has_the_same_result_again_and_again() -> None:

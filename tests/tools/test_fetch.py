@@ -233,10 +233,10 @@ async def test_the_request_says_who_asks(workspace: Path) -> None:
     ],
 )
 async def test_fetch_refuses_other_addresses(workspace: Path, url: str) -> None:
-    lent = context(workspace)
-    assert FetchTool().accesses(FetchArgs(url), lent) == ()
     with pytest.raises(ToolError, match="URL"):
-        await FetchTool().run(FetchArgs(url), lent)
+        FetchTool().accesses(FetchArgs(url), context(workspace))
+    with pytest.raises(ToolError, match="URL"):
+        await FetchTool().run(FetchArgs(url), context(workspace))
 
 
 async def test_a_url_with_a_password_is_refused(workspace: Path) -> None:
@@ -280,6 +280,42 @@ async def test_fetch_refuses_this_machine_in_any_notation(workspace: Path, host:
                 FetchArgs(f"http://{host}:{site.port}/"), context(workspace, allow_private=False)
             )
         assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "localhost.", "a.localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:10.0.0.1]"),
+        *(
+            "169.254.169.254",
+            "0xa9fea9fe",
+            "[fe80::1]",
+            "[fd00::1]",
+            "10.1",
+            "100.64.0.1",
+            "[64:ff9b::7f00:1]",
+        ),
+    ],
+)
+def test_private_address_is_refused_before_anybody_is_asked(workspace: Path, host: str) -> None:
+    private = FetchArgs(f"http://{host}/")
+    with pytest.raises(ToolError, match=r"private address .*permissions.private_hosts"):
+        FetchTool().accesses(private, context(workspace, allow_private=False))
+    assert FetchTool().accesses(private, context(workspace))
+
+
+def test_names_are_not_looked_up_before_the_user_is_asked(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_name = socket.getaddrinfo
+
+    def without_look_up(host: str, *words: int, **named: int) -> object:
+        assert named.get("flags") == socket.AI_NUMERICHOST
+        return resolve_name(host, *words, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", without_look_up)
+    asked = FetchTool().accesses(FetchArgs("http://secret.example/"), context(workspace, allow_private=False))
+    assert asked == (Access("fetch", "host", "secret.example", writes=True),)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Background jobs: read bit by bit, bounded, and gone when the conversation is."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 from processes import DEADLINE, bash, lent, pid_in, until
@@ -9,11 +12,12 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
+from crushpy.sandbox.confinement import Unconfined
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.job_control import JobKillArgs, JobKillTool, JobOutputArgs, JobOutputTool
 from crushpy.tools.registry import check_args
-from crushpy.tools.shell.jobs import MAX_RUNNING
+from crushpy.tools.shell.jobs import MAX_RUNNING, Jobs
 
 
 async def output(context: CallContext, job_id: str, wait: float = 0) -> Outcome:
@@ -169,3 +173,25 @@ async def test_closing_leaves_other_conversations_alone(workspace: Path) -> None
         async with lent(workspace) as context:
             await bash(context, "sleep 60", background=True)
         assert alive(pid)
+
+
+def test_two_threads_that_ask_first_share_one_confinement() -> None:
+    made: list[Unconfined] = []
+    both_ask, both_made = Barrier(2), Barrier(2)
+
+    def confine() -> Unconfined:
+        with suppress(BrokenBarrierError):
+            both_made.wait(0.2)  # breaks unless a second thread makes one too
+        made.append(Unconfined())
+        return made[-1]
+
+    jobs = Jobs(confine=confine)
+
+    def ask() -> Unconfined:
+        both_ask.wait(DEADLINE)
+        return jobs.confinement
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = [asked.result(DEADLINE) for asked in (threads.submit(ask), threads.submit(ask))]
+    assert first is second
+    assert len(made) == 1

@@ -13,10 +13,11 @@ from crushpy.engine.compaction.draft import BoundaryPlanner
 from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
+from crushpy.engine.compaction.summarizer import Summarizer
 from crushpy.engine.compaction.window import ContextView, Thresholds
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.step.session_calls import SessionCalls
-from crushpy.engine.step.stored_turn import StoredEnding, StoredReplies
+from crushpy.engine.step.stored_turn import BehindPrompt, StoredEnding, StoredReplies
 from crushpy.engine.step.tool_runner import ToolRunner
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.parts import TurnParts
@@ -39,8 +40,9 @@ class Agent:
         self.view = ContextView(scope)
         self.thresholds = Thresholds(lambda: scope.settings, scope.session)
         self.planner = BoundaryPlanner(scope, self.view, self.thresholds, pins)
-        preparations = Preparations(scope, self.view, self.planner)
-        builder = BoundaryBuilder(scope, self.planner, preparations)
+        summarizer = Summarizer(scope, scope.emit)
+        preparations = Preparations(scope, self.view, self.planner, summarizer)
+        builder = BoundaryBuilder(scope, self.planner, preparations, summarizer)
         self.reviews = builder.reviews
         self.policy = CompactionPolicy(scope, self.view, self.thresholds, builder, preparations)
         session_calls = SessionCalls(scope, tools, self.policy, pins)
@@ -52,12 +54,14 @@ class Agent:
             recall=partial(recall, services.store, scope.session),
             delegate=delegate,
             image_limits=lambda: scope.models.image_limits(scope.session.info.model),
+            result_chars=lambda: scope.models.result_chars(scope.session.info.model),
+            gets_extensions=lambda: scope.models.profile(scope.session.info.model) != "small",
             find_skipped=partial(services.approvals.left_out, workspace=services.workspace.cwd),
             is_loaded=scope.session.has_loaded,
         )
 
-    def turn(self, spent: Spent) -> Turn:
-        replies = StoredReplies(self.scope, self.view, spent)
+    def turn(self, spent: Spent, behind_prompt: BehindPrompt | None = None) -> Turn:
+        replies = StoredReplies(self.scope, self.view, spent, behind_prompt)
         ending = StoredEnding(self.scope, self.policy.branches)
         parts = TurnParts(replies, replies, self.tools, self.policy, ending, self.scope.emit)
         return Turn(parts, spent)

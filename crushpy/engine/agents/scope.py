@@ -46,6 +46,11 @@ class Services(msgspec.Struct, frozen=True):
         """The settings in force: they may change between two requests."""
         return self.user_settings.current
 
+    @property
+    def has_user(self) -> bool:
+        """Whether a user, in the app or in an editor, can be asked to go on at a limit."""
+        return self.interactive or self.origin == "editor"
+
     def prepare_calls(self) -> None:
         """Loads what tool calls need in the background, while a reply is awaited."""
         self.workspace.jobs.warm_up()

@@ -122,9 +122,9 @@ class Subagents:
 
     async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
         """Implements the tool `task`. Shows a line for each call of the sub-agent."""
-        order = self._defined(order)[0]
+        strategy = order.context_strategy or self._definition(order).context_strategy
         task = await self.work(order, TaskOutputPrinter(order.call_id, show, self._emit))
-        text = await self.format_report(task.result, order.context_strategy)
+        text = await self.format_report(task.result, strategy)
         if task.report.changed:
             text += "\n\nFiles changed: " + ", ".join(file.path for file in task.report.changed)
         if task.status in ENDS:
@@ -151,8 +151,8 @@ class Subagents:
         store, info = self._services.store, self._parent.session.info
         continued = await take_over(store, session_id, parked=attempt.parked) if attempt else None
         here = workspace or TaskWorkspace(self._services, info.system, info.cwd)
-        loaded = continued.loaded if continued else None
         title = title or sessions.title_of(order.prompt)
+        loaded = continued.loaded if continued else None
         checkpoint = attempt.checkpoint if attempt else None
         agent = await self._new_agent(order, emit, title, here, loaded, session_id, checkpoint)
         spent = Spent(limits, within=self.spent)
@@ -167,10 +167,8 @@ class Subagents:
         if continued is None:
             status = await turn.run(sessions.user_message(order.prompt), add_prompts)
         elif not continued.finished:
-            spent.steps, spent.used = (
-                sum(message.role == "assistant" for message in session.history),
-                session.usage,
-            )
+            spent.steps = sum(message.role == "assistant" for message in session.history)
+            spent.used = session.usage
             session.announce()
             if continued.pending is not None:
                 await agent.tools.run(continued.pending, LoopGuard())
@@ -186,18 +184,9 @@ class Subagents:
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
 
-    def _defined(self, order: Delegation) -> tuple[Delegation, AgentDefinition]:
-        """The order as the definition of its agent narrows it; the order's own choices come first."""
-        if not order.agent:
-            return order, AgentDefinition()
-        found = self._find_agent(order.agent)
-        order = msgspec.structs.replace(
-            order,
-            read_only=order.read_only or found.read_only,
-            model=order.model or found.model,
-            context_strategy=order.context_strategy or found.context_strategy,
-        )
-        return order, found
+    def _definition(self, order: Delegation) -> AgentDefinition:
+        """How the agent of an order narrows it; the order's own choices come first."""
+        return self._find_agent(order.agent) if order.agent else AgentDefinition()
 
     async def _new_agent(
         self,
@@ -210,8 +199,9 @@ class Subagents:
         checkpoint: sessions.Checkpoint | None = None,
     ) -> Agent:
         parent = self._parent.session.info
-        order, kind = self._defined(order)
-        model = order.model or parent.model
+        kind = self._definition(order)
+        model = order.model or kind.model or parent.model
+        read_only = order.read_only or kind.read_only
         try:
             self._parent.models.require_known(model)
             await self._parent.models.prepare(model)
@@ -234,11 +224,11 @@ class Subagents:
         tools = self._toolset.only(
             lambda tool: (
                 kind.allows(tool.name)
-                and (tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS)
+                and (tool.in_reading_tasks if read_only else tool.name not in NOT_FOR_TASKS)
             )
         )
         loaded = loaded or sessions.LoadedSession(info, stored=False)
-        models = self._parent.models.for_tools(tools.specs)
+        models = self._parent.models.for_tools(tools)
         gauge = new_gauge(models, loaded)
         store, ids = self._services.store, self._parent.session.call_ids
         session = sessions.LiveSession(store, loaded, emit, gauge.exact_size, ids, checkpoint=checkpoint)
@@ -248,14 +238,8 @@ class Subagents:
     async def _finished(self, agent: Agent, status: TurnStatus, failure: CrushpyError | None) -> FinishedTask:
         session = agent.scope.session
         messages = await self._services.store.messages.load_lineage(session.info.id)
-        last = next(
-            (
-                message
-                for message in reversed(session.history)
-                if message.role == "assistant" and message.text
-            ),
-            None,
-        )
+        replies = [message for message in session.history if message.role == "assistant" and message.text]
+        last = replies[-1] if replies else None
         text = last.text.strip() if last else ""
         changed = {file.path: file for file in facts.touched(messages) if file.action != "read"}
         steps = sum(message.role == "assistant" for message in messages)
@@ -290,13 +274,11 @@ class Subagents:
                 events.Notice(f"A report could not be summarised and is used in full: {reason}", "warning")
             )
             return ""
-        self._parent.session.spend(usage)
+        await self._parent.session.count(usage)
         self.spent.use(usage)
         if not summary or len(summary) >= len(result.raw):
             return ""
-        result = TaskResult(
-            result.id, result.session_id, result.raw, result.created_at, summary, model, usage.cost
-        )
+        result = TaskResult(result.id, result.session_id, result.raw, result.created_at, summary, model)
         await self._services.store.tasks.save_summary(result)
         return summary
 

@@ -18,7 +18,13 @@ from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, Turn
 from crushpy.core.messages import Note, Usage
 from crushpy.engine.agents import task_reports
 from crushpy.engine.agents.subagents import FinishedTask, FleetAttempt, Subagents, TaskWorkspace
-from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSchedule, TaskSpec, TaskState
+from crushpy.engine.agents.task_spec import (
+    TaskListSpec,
+    TaskSpec,
+    TaskState,
+    find_blocked,
+    find_startable,
+)
 from crushpy.engine.agents.task_workspaces import Worktrees
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.run_slot import RunSlot
@@ -38,6 +44,9 @@ log = logging.getLogger(__name__)
 class TaskFleet(Protocol):
     """Runs the tasks of lists on other machines, which read everything they need from storage."""
 
+    unanswered: bool
+    """A task asked for a permission, and no user answered in time."""
+
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
         """The list with its terms, and warnings. In a thread. Raises UsageError if it is impossible."""
         ...
@@ -55,9 +64,9 @@ class TaskListRun:
 
     def __init__(self, runtime: Runtime, fleet: TaskFleet | None = None) -> None:
         scope = runtime.scope
-        self._fleet = fleet
+        self._fleet, self._approvals = fleet, scope.services.approvals
         self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
-        self._summary, self._spent = runtime.run_summary, Spent(runtime.limits)
+        self._audit, self._spent = runtime.scope.services.audit, Spent(runtime.limits)
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
         self._root = scope.session.info.root_id
         self._trees = Worktrees(runtime.worktrees, self._root, scope.services.workspace.cwd)
@@ -106,24 +115,21 @@ class TaskListRun:
         self, spec: TaskListSpec, tasks: tuple[ListedTask, ...], parallel: int, warnings: list[str]
     ) -> TurnStatus:
         self._subagents.spent = self._spent
-        self._specs = {task.name: task for task in spec.tasks}
+        self._tasks = spec.tasks
         self._reports = task_reports.TaskReports(spec, self._subagents.format_report)
         self._monitors = {
-            task.name: task_reports.TaskMonitor(
-                task, len(tasks), self._emit, worktree=self._specs[task.name].worktree
-            )
-            for task in tasks
+            task.name: task_reports.TaskMonitor(task, len(tasks), self._emit, worktree=wanted.worktree)
+            for wanted, task in zip(spec.tasks, tasks, strict=True)
         }
         for text in warnings:
             self._emit(Notice(text, "warning"))
         if self._fleet is not None:
             return await self._follow(self._fleet, spec, tasks)
-        done = await self._recover(tasks)
+        await self._recover(tasks)
         for monitor in self._monitors.values():
             monitor.emit_state()
-        self._schedule = TaskSchedule(spec.tasks, parallel, done)
         try:
-            return self._conclude(await self._run())
+            return self._conclude(await self._run(parallel))
         finally:
             await in_thread(self._trees.close)
 
@@ -148,45 +154,46 @@ class TaskListRun:
                 monitor.emit_state(line)
         except asyncio.CancelledError:
             stopped = "interrupted"
+        self._approvals.denied_noninteractive |= fleet.unanswered
         detached = any(monitor.task.state in ("waiting", "running") for monitor in self._monitors.values())
         return "done" if detached and not stopped else self._conclude(stopped)
 
-    async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
-        """Restores the stored states: done tasks stay done, all others start again. Returns the done ones."""
+    async def _recover(self, tasks: tuple[ListedTask, ...]) -> None:
+        """Restores the stored states: done tasks stay done, all others start again."""
         done = await self._reports.load(self._store, tasks)
         for task in tasks:
             if task.name not in done and task.state != "waiting":
                 if task.state == "running" and task.session_id:  # its process died
                     await self._store.sessions.update(task.session_id, end_reason="interrupted")
                 await self._store_state(task.name, ListedTask(task.number, task.name))
-        return done
 
-    async def _run(self) -> str:
+    def _states(self) -> dict[str, str]:
+        return {name: monitor.task.state for name, monitor in self._monitors.items()}
+
+    async def _run(self, parallel: int) -> str:
         """Runs until nothing can start. Returns why it was stopped early, in words."""
         running: dict[asyncio.Task[TaskState], str] = {}
         stopped = ""
         try:
             while True:
-                startable = self._schedule.startable()
-                if startable and (stopped := self._spent.reached()):
-                    self._schedule.stop()
-                for name in self._schedule.startable():
-                    self._schedule.start(name)
-                    running[spawn(self._run_task(name))] = name
+                states = self._states() | dict.fromkeys(running.values(), "running")
+                startable = [] if stopped else find_startable(self._tasks, states, parallel)
+                if startable and not (stopped := self._spent.reached()):
+                    running |= {spawn(self._run_task(name)): name for name in startable}
                 if not running:
                     return stopped
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for each in ended:
-                    await self._settle(running.pop(each), each.result())
+                    del running[each]
+                    await self._settle(each.result())
         except BaseException as error:
-            self._schedule.stop()
             for each in running:
                 each.cancel()
 
             async def settle_all() -> None:
-                for each, name in running.items():
+                for each in running:
                     await asyncio.wait([each])
-                    await self._settle(name, "interrupted" if each.cancelled() else each.result())
+                    await self._settle("interrupted" if each.cancelled() else each.result())
 
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                 await uncancellable(settle_all())
@@ -194,11 +201,11 @@ class TaskListRun:
                 raise
             return "interrupted"
 
-    async def _settle(self, name: str, state: TaskState) -> None:
-        """Ends a task, and skips those that can never start now."""
-        for skipped in self._schedule.end(name, state):
-            needs = self._specs[skipped].needs or ()
-            missing = [need for need in needs if self._schedule.states[need] in UNSUCCESSFUL]
+    async def _settle(self, state: TaskState) -> None:
+        """A task has ended: skips those that can never start now."""
+        if state in ("done", "interrupted"):
+            return
+        for skipped, missing in find_blocked(self._tasks, self._states()).items():
             self._monitors[skipped].update(error=f"it needs {', '.join(missing)}")
             await self._store_state(skipped, state="skipped")
             self._monitors[skipped].emit_state()
@@ -207,7 +214,8 @@ class TaskListRun:
 
     async def _run_task(self, name: str) -> TaskState:
         """Runs one task; stores and emits its final state. Raises only when cancelled."""
-        spec, monitor = self._specs[name], self._monitors[name]
+        monitor = self._monitors[name]
+        spec = self._tasks[monitor.task.number - 1]
         try:
             state = await self._attempt(spec, monitor)
         except asyncio.CancelledError:
@@ -253,7 +261,7 @@ class TaskListRun:
         async with self._git_lock:
             left = await in_thread(self._trees.leave, self._trees.open[spec.name], title)
         monitor.update(branch=left.branch, changes=left.changes)
-        self._summary.files_on_branches += left.files
+        self._audit.files_on_branches += left.files
 
     async def _finished(
         self, spec: TaskSpec, monitor: task_reports.TaskMonitor, task: FinishedTask

@@ -1,10 +1,10 @@
-"""A task list: its specification, the check of its dependencies, and the schedule of its tasks. Pure.
+"""A task list: its specification, the check of its dependencies, and which tasks can start. Pure.
 
 Tasks start in the order of the list. An exclusive task waits until nothing runs, and nothing after it starts
 meanwhile: the tasks that follow it find its changes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Literal
 
@@ -59,7 +59,7 @@ class TaskSpec(Data, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
     model: str = ""
     agent: str = ""
-    max_steps: Annotated[int, Meta(ge=1)] | None = None
+    max_steps: Annotated[int, Meta(ge=0)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_cost: Annotated[float, Meta(ge=0)] | None = None
     labels: tuple[str, ...] = ()
@@ -114,59 +114,36 @@ class TaskListSpec(Data, frozen=True):
         )
 
 
-class TaskSchedule:
-    """The states of all tasks of one list. At most `parallel` run at a time."""
+def find_startable(tasks: Sequence[TaskSpec], states: Mapping[str, str], parallel: int) -> list[str]:
+    """The tasks that may all start now, in list order. At most `parallel` run at a time."""
+    running = [task for task in tasks if states[task.name] == "running"]
+    if any(task.exclusive for task in running):
+        return []
+    found: list[str] = []
+    for task in tasks:
+        if len(running) + len(found) >= parallel:
+            break
+        if states[task.name] != "waiting" or any(states[need] != "done" for need in task.needs or ()):
+            continue
+        if task.exclusive:
+            return found if running or found else [task.name]
+        found.append(task.name)
+    return found
 
-    def __init__(self, tasks: Sequence[TaskSpec], parallel: int = 1, done: Collection[str] = ()) -> None:
-        self._tasks = {task.name: task for task in tasks}
-        self._parallel = max(1, parallel)
-        self._stopped = False
-        self.states: dict[str, TaskState] = {
-            task.name: "done" if task.name in done else "waiting" for task in tasks
-        }
 
-    def in_state(self, state: TaskState) -> list[str]:
-        """The tasks in a state, in list order."""
-        return [name for name, found in self.states.items() if found == state]
+def find_blocked(tasks: Sequence[TaskSpec], states: Mapping[str, str]) -> dict[str, list[str]]:
+    """The waiting tasks that can never start, in list order, each with the needs that did not succeed."""
+    after, before = dict(states), dict[str, str]()
+    while after != before:  # needs may point forwards in the list
+        before = dict(after)
+        for task in tasks:
+            if after[task.name] == "waiting" and _failed_needs(task, after):
+                after[task.name] = "skipped"
+    return {task.name: _failed_needs(task, after) for task in tasks if after[task.name] != states[task.name]}
 
-    def startable(self) -> list[str]:
-        """The tasks that may all start now, in list order."""
-        running = [self._tasks[name] for name in self.in_state("running")]
-        if self._stopped or any(task.exclusive for task in running):
-            return []
-        found: list[str] = []
-        for name in self.in_state("waiting"):
-            task = self._tasks[name]
-            if len(running) + len(found) >= self._parallel:
-                break
-            if any(self.states[need] != "done" for need in task.needs or ()):
-                continue
-            if task.exclusive:
-                return found if running or found else [name]
-            found.append(name)
-        return found
 
-    def start(self, name: str) -> None:
-        self.states[name] = "running"
-
-    def end(self, name: str, state: TaskState) -> list[str]:
-        """Ends a running task. Returns the tasks that can never start because of that, in order."""
-        self.states[name] = state
-        return [] if state in ("done", "interrupted") else self._skip()
-
-    def stop(self) -> None:
-        """Starts no more tasks: a limit of the whole list was reached, or it was interrupted."""
-        self._stopped = True
-
-    def _skip(self) -> list[str]:
-        before = self.in_state("skipped")
-        while new := [name for name in self.in_state("waiting") if self._is_blocked(name)]:
-            for name in new:  # needs may point forwards in the list: others may be blocked by these
-                self.states[name] = "skipped"
-        return [name for name in self.in_state("skipped") if name not in before]
-
-    def _is_blocked(self, name: str) -> bool:
-        return any(self.states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ())
+def _failed_needs(task: TaskSpec, states: Mapping[str, str]) -> list[str]:
+    return [need for need in task.needs or () if states[need] in UNSUCCESSFUL]
 
 
 def problem_with_needs(tasks: Sequence[TaskSpec]) -> str:

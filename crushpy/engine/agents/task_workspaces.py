@@ -327,11 +327,7 @@ class GitFailed(CrushpyError):
 
 
 def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool:
-    try:
-        run_git(folder, *words, filters=filters)
-    except GitFailed:
-        return False
-    return True
+    return call_git(folder, *words, filters=filters).returncode == 0
 
 
 def run_git(folder: Path, *words: str, filters: Sequence[str] = (), index: str = "") -> str:

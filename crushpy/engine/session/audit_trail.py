@@ -27,15 +27,17 @@ class AuditTrail:
     def __init__(self, store: Store, root_id: str) -> None:
         self._store = store
         self._root_id = root_id
-        self.calls = 0
+        self._since = time.time()
+        self._calls = self._commands = 0
         """How many were allowed."""
-        self.commands = 0
+        self.files_on_branches = 0
+        """Changed by tasks in worktrees."""
 
     def entry(self, watched: ObservedCall, ruling: Ruling) -> AuditEntry:
         decision = watched.decision
         if decision.verdict == "allowed":
-            self.calls += 1
-            self.commands += any(access.kind == "command" for access in watched.accesses)
+            self._calls += 1
+            self._commands += any(access.kind == "command" for access in watched.accesses)
         body: dict[str, Any] = {
             "tool": watched.call.name,
             "touches": [
@@ -76,33 +78,25 @@ class AuditTrail:
                 error.hint,
             ) from error
 
+    async def summary(self, before: Usage, now: Usage, left: list[int]) -> str:
+        """What the conversation and its tasks did since it was opened, in a line.
 
-class RunSummary:
-    """Of all calls of a conversation and its tasks."""
-
-    def __init__(self, store: Store, audit: AuditTrail) -> None:
-        self._store, self._audit = store, audit
-        self._since = time.time()
-        self.files_on_branches = 0
-        """Changed by tasks in worktrees."""
-
-    async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
-        """`before`: usage when it was opened; `left`: processes that could not be ended."""
+        `before`: usage at that time; `left`: processes that could not be ended."""
         elsewhere = self.files_on_branches
-        said = [f"{counted(await self._changed(root_id) + elsewhere, 'file')} changed"]
+        said = [f"{counted(await self._changed() + elsewhere, 'file')} changed"]
         said[0] += f" ({elsewhere} on branches)" if elsewhere else ""
-        said.append(f"{counted(self._audit.commands, 'command')} run")
+        said.append(f"{counted(self._commands, 'command')} run")
         cost, tokens = now.cost - before.cost, now.total - before.total
         said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown
         pids = ", ".join(map(str, left))
         said.append(f"could not be ended: {pids}" if left else "all processes ended")
         return ", ".join(said) + "."
 
-    async def _changed(self, root_id: str) -> int:
+    async def _changed(self) -> int:
         """The number of files changed since it was opened."""
-        if self._audit.calls:
+        if self._calls:
             with suppress(StorageError):
-                changes = await self._store.file_changes.load(root_id)
+                changes = await self._store.file_changes.load(self._root_id)
                 return len(
                     {
                         change.path

@@ -274,9 +274,10 @@ class SessionBrowser:
         async with self.store.leases.hold(*(session.id for session in sessions)):
             pass
 
-    async def undo_compaction(self, session_id: str) -> SessionInfo:
-        """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""
-        return await undo_compaction(self.store, session_id)
+    async def undo_compaction(self, session_id: str, boundary_id: str = "") -> SessionInfo:
+        """Undoes the boundary that opened this session, or its last return if no id says which. Returns the
+        parent, which is the tip again."""
+        return await undo_compaction(self.store, session_id, boundary_id=boundary_id)
 
     async def export(
         self,

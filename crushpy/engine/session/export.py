@@ -139,9 +139,12 @@ def plain_images(parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 # --- compact -------------------------------------------------------------------------------------------
 
 
-def session_as_text(info: SessionInfo, messages: Iterable[Message], states: States = NONE) -> str:
+def session_as_text(
+    info: SessionInfo, messages: Iterable[Message], states: States = NONE, hindsight: str = ""
+) -> str:
     """The session's head and its messages, a line for each tool call and one for its result."""
-    lines = [f"{name:<9} {one_line(value)}" for name, value in _head(info)]
+    head = [*_head(info), *([("hindsight", hindsight)] if hindsight else ())]
+    lines = [f"{name:<9} {one_line(value)}" for name, value in head]
     for message in messages:
         lines += ["", *_compact(message, MARKS[states.get(message.id, "")])]
     return "\n".join(lines) + "\n"

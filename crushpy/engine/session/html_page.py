@@ -7,26 +7,33 @@ import base64
 import hashlib
 import html
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
 from crushpy.context.overrides import SentState
 from crushpy.core import messages
+from crushpy.engine.compaction.judged_boundaries import judge_stored
 from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
+from crushpy.engine.session.page_markup import as_nodes
 from crushpy.engine.session.tree import TreeRow
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import clean, map_texts, one_line
 from crushpy.storage.store import Store
+from crushpy.util.shown_paths import path_shortener
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
 ALWAYS_LEFT_OUT = (
     "system prompts and tool definitions",
     "signed and encrypted reasoning",
     "approvals, and the full output of commands whose result was shortened",
+    "the project's and the home folder: paths are relative",
 )
+FOLDED_LINES = 10
+"""A pasted text of so many lines is folded."""
 
 
 class Redaction(messages.Data, frozen=True, omit_defaults=False):
@@ -50,6 +57,12 @@ class PageReport:
         self.redactions: list[Redaction] = []
         self._left_out: Counter[str] = Counter()
         self._redactor = Redactor(Counter())
+        self._shorten: Callable[[str], str] = clean
+
+    def shorten_paths(self, folders: Iterable[str]) -> None:
+        """Paths are shown relative to these folders from now on."""
+        shorten = path_shortener(folders)
+        self._shorten = lambda text: shorten(clean(text))
 
     def leave_out(self, what: str) -> None:
         self._left_out[what] += 1
@@ -78,7 +91,9 @@ class PageReport:
 
     def safe(self, value: Any, place: str, session: str = "", message: str = "") -> Any:
         """Plain data without control characters and secrets; what was redacted is recorded."""
-        value = map_texts(value, clean)  # first: removing a control character may join the halves of a key
+        value = map_texts(
+            value, self._shorten
+        )  # first: removing a control character may join the halves of a key
         if self.keep_secrets:
             return value
         value = self._redactor.data(value)
@@ -98,11 +113,12 @@ async def export_page(
     lineage = {session.id for session in await store.sessions.load_lineage(exported)}
     tree = await load_tree(exported)
     root = tree[0].session
+    report.shorten_paths(row.session.cwd for row in tree)
     head: dict[str, Any] = {
         "conversation": root.root_id,
         "exported": exported,
         "title": root.title,
-        "cwd": root.cwd,
+        "folder": PurePath(root.cwd).name,
         "imported": root.imported,
         "redacted": not report.keep_secrets,
         "usage": msgspec.to_builtins(sum((row.session.usage for row in tree), messages.Usage())),
@@ -110,9 +126,12 @@ async def export_page(
     }
     value = report.safe(head, "the head of the page") | {"sessions": []}
     count = 0
+    hindsight = await judge_stored(store, exported)
     for row in tree:
         session, stored = _session(row, report), await store.messages.load_readable(row.session.id)
         session["messages"] = [_message(message, row.session.id, states, report) for message in stored]
+        if known := hindsight.get(row.session.id):
+            session["hindsight"] = known.words
         value["sessions"].append(session)
         count += len(stored)
     value |= {"redactions": report.redactions, "left_out": report.left_out}
@@ -174,9 +193,8 @@ def _message(
     names = [part.name for part in parts if isinstance(part, messages.ToolResult)]
     place = f"session {session_id}, message {message.id} ({', '.join([message.role, *names])})"
     value = report.safe(value, place, session_id, message.id)
-    for plain in value["parts"]:
-        if plain["type"] == "tool_call":
-            plain["line"] = messages.headline(plain["name"], plain.get("args", {}))
+    for part, plain in zip(parts, value["parts"], strict=True):
+        _present(part, plain)
     for plain, image in zip(plain_images(value["parts"]), message.images, strict=True):
         plain |= {"data": image.data if report.images else "", "size": image.info.size}
         if not report.images:
@@ -184,9 +202,49 @@ def _message(
     return value
 
 
+def _present(part: messages.Part, plain: dict[str, Any]) -> None:
+    """Adds what the page shows of a part in place of what is stored."""
+    match part:
+        case messages.Text(pasted=pasted) if pasted == ((0, len(part.text)),):
+            plain["lines"] = part.text.count("\n") + 1
+        case messages.Text() | messages.Note():
+            plain["nodes"] = as_nodes(plain.pop("text"))
+        case messages.Seed():
+            plain["summary"] = as_nodes(plain.get("summary", ""))
+        case messages.ToolCall():
+            plain["line"] = messages.headline(part.name, plain.get("args", {}))
+        case messages.ToolResult():
+            plain.pop("decision", None)
+            plain["state"] = _ending(part)
+        case _:
+            pass
+
+
+def _ending(result: messages.ToolResult) -> str:
+    """How a call ended, if not well."""
+    if result.ended:
+        return "not run" if result.ended == "not_run" else "interrupted"
+    if result.decision is not None and result.decision.verdict != "allowed":
+        return "denied"
+    return "failed" if result.is_error else ""
+
+
+def _in_pieces(text: messages.Text) -> Iterator[messages.Text]:
+    """A prompt as what the user wrote and what they pasted, if that is long."""
+    start = 0
+    for first, end in text.pasted:
+        if text.text.count("\n", first, end) >= FOLDED_LINES:
+            yield messages.Text(text.text[start:first])
+            yield messages.Text(text.text[first:end], ((0, end - first),))
+            start = end
+    yield messages.Text(text.text[start:])
+
+
 def _shown(part: messages.Part, report: PageReport) -> Iterator[messages.Part]:
     """The part as the page has it, if it has it."""
     match part:
+        case messages.Text():
+            yield from _in_pieces(part)
         case messages.Thinking():
             if report.thinking:
                 yield messages.Thinking(part.text, seconds=part.seconds)
@@ -194,7 +252,8 @@ def _shown(part: messages.Part, report: PageReport) -> Iterator[messages.Part]:
                 report.leave_out("thinking block")
         case messages.ToolResult():
             display = part.display if isinstance(part.display, messages.Diff | messages.TodoList) else None
-            yield msgspec.structs.replace(part, display=display, decision=None)
+            asked = part.decision and messages.CallDecision(part.decision.verdict, part.decision.by, 0)
+            yield msgspec.structs.replace(part, display=display, decision=asked)
         case messages.ToolCall():
             yield msgspec.structs.replace(part, opaque=None)
         case messages.Seed():

@@ -359,8 +359,9 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         for session in await store.sessions.load_conversation(info.root_id)
         if session.id != info.id and session.kind != "task"
     ]
-    before = others if info.kind != "task" else []
-    tasks = await store.usage.sum_tasks(info.root_id) if info.kind != "task" else Usage()
+    before = Usage()
+    if info.kind != "task":
+        before = await store.usage.sum_conversation(info.root_id) - info.usage
     statuses = tuple(await store.statuses.load(info.id))
     parent, held = next((other for other in others if other.id == info.parent_id), None), carried.held
     if info.kind == BRANCH and parent is not None:  # its requests begin as those of its parent did
@@ -373,7 +374,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         carried.overrides,
         held,
         inherited,
-        sum((message.usage for message in before), tasks),
+        before,
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
         statuses=statuses,
         branches=await load_open_branches(store, info, others),

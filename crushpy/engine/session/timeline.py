@@ -37,17 +37,10 @@ class Timeline:
             )
             self._session.notes.append(note)
             self._store.notes.record(self._session.info.id, note)
-        match event:
-            case events.PromptCommitted():
-                self._in_turn = True
-            case events.TurnEnded():
-                self._in_turn = False
-            case events.MessageCommitted():
-                self._calls_announced = False
-            case events.ToolCalled():
-                self._calls_announced = True
-            case _:
-                pass
+        if isinstance(event, events.PromptCommitted | events.TurnEnded):
+            self._in_turn = isinstance(event, events.PromptCommitted)
+        if isinstance(event, events.MessageCommitted | events.ToolCalled):
+            self._calls_announced = isinstance(event, events.ToolCalled)
         return note
 
     def _make_note(self, event: events.Event) -> TimelineNote | None:

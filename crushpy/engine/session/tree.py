@@ -7,11 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.context.coverage import tokens_words
 from crushpy.context.partition import units
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, ToolResult
+from crushpy.core.messages import Data, Message, Note, ToolResult, short_count
 from crushpy.engine.session.session import (
     LoadedSession,
     child_of,
@@ -90,19 +91,32 @@ def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Mes
     return tuple(kept)
 
 
-async def undo_compaction(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
-    """Undoes the boundary that opened this session: the parent is the tip again, and is returned. The child
-    stays, marked undone; files are not changed. A return is undone first, that of this branch or the last one
-    into this session: then the branch is the place to continue.
-
-    With `follow` this process continues in the parent: it keeps the parent's lease and drops the child's.
-    """
+async def find_undoable(store: Store, session_id: str) -> StoredBoundary:
+    """What `undo_compaction` undoes: the last return, that of this branch or one into this session, else the
+    boundary that opened this session."""
     boundary = await _last_return(store, session_id) or await store.boundaries.find_opening(session_id)
     if boundary is None:
         raise UsageError(
             f"There is no compaction to undo before session {session_id}.",
             "`crushpy sessions tree` shows where there is one.",
         )
+    return boundary
+
+
+async def undo_compaction(
+    store: Store, session_id: str, *, boundary_id: str = "", follow: bool = False
+) -> SessionInfo:
+    """Undoes `boundary_id`, which opened this session, or what is found: the parent is the tip again, and is
+    returned. The child stays, marked undone; files are not changed. After a return the branch is the place to
+    continue.
+
+    With `follow` this process continues in the parent: it keeps the parent's lease and drops the child's.
+    """
+    opening = await store.boundaries.find_opening(session_id) if boundary_id else None
+    if opening is None or opening.id != boundary_id:
+        boundary = await find_undoable(store, session_id)
+    else:
+        boundary = opening
     if boundary.undone_at is not None:
         raise UsageError(
             f"The compaction before session {boundary.child_id} was already undone: "
@@ -120,6 +134,15 @@ async def undo_compaction(store: Store, session_id: str, *, follow: bool = False
         if follow:
             taken[:] = [tip.id]
     return await store.sessions.find(boundary.parent_id)
+
+
+def undoable_words(boundary: StoredBoundary) -> str:
+    """What an undo would take back."""
+    if boundary.trigger in (RETURN, BRANCH):
+        what = "the return of the branch" if boundary.trigger == RETURN else "the branch"
+        return f"{what} “{boundary.moment}”" if boundary.moment else what
+    sizes = tokens_words(boundary, boundary.reported_after, short_count)
+    return f"the last compaction ({', '.join(filter(None, (boundary.trigger, sizes)))})"
 
 
 async def _last_return(store: Store, session_id: str) -> StoredBoundary | None:

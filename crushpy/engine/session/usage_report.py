@@ -1,10 +1,11 @@
 """Tokens and money: of one conversation, and of all of them by day, model, project and conversation."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
-from pathlib import Path
 
+from msgspec import structs
 from rich.cells import cell_len, set_cell_size
 
 from crushpy.context.forecast import Forecast, dollars, forecast_lines
@@ -12,6 +13,7 @@ from crushpy.core.messages import Data, Usage
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import UsageSum
 from crushpy.storage.store import Store
+from crushpy.util.shown_paths import path_shortener
 
 REPORT_DAYS = 30
 EIGHTHS = "▏▎▍▌▋▊▉█"
@@ -58,13 +60,10 @@ async def usage_report(store: Store, days: int) -> UsageReport:
 
 def _shares(sums: Sequence[UsageSum], named: Callable[[UsageSum], tuple[str, str]]) -> list[UsageShare]:
     """The sums grouped by key; `named` gives key and name."""
-    totals: dict[str, Usage] = {}
-    names: dict[str, str] = {}
+    totals = defaultdict[tuple[str, str], Usage](Usage)
     for total in sums:
-        key, name = named(total)
-        names[key] = name
-        totals[key] = totals.get(key, Usage()) + total.usage
-    return [UsageShare(key, names[key], usage) for key, usage in totals.items()]
+        totals[named(total)] += total.usage
+    return [UsageShare(*key_and_name, usage) for key_and_name, usage in totals.items()]
 
 
 def _largest_first(shares: Sequence[UsageShare]) -> tuple[UsageShare, ...]:
@@ -91,11 +90,12 @@ def usage_chart(report: UsageReport, width: int = 80) -> list[str]:
     if not report.by_day:
         ever = "crushpy stats --days 0 counts all days." if report.days else ""
         return [f"Nothing was used yet ({span}). {ever}".rstrip()]
+    at_home = path_shortener(())
     lines = [f"{report.total.total:,} tokens{_money(report.total.cost, ', ')} ({span})"]
     groups = (
         ("By day", report.by_day),
         ("By model", report.by_model),
-        ("By project", [_at_home(share) for share in report.by_project]),
+        ("By project", [structs.replace(share, name=at_home(share.name)) for share in report.by_project]),
         ("By conversation", report.by_conversation),
     )
     for title, shares in groups:
@@ -136,13 +136,6 @@ def _bar(part: int, most: int, longest: int) -> str:
 def _money(amount: float, before: str = "") -> str:
     """Empty if the price is unknown."""
     return f"{before}{dollars(amount)}" if amount else ""
-
-
-def _at_home(share: UsageShare) -> UsageShare:
-    """A folder with `~` for the home folder."""
-    home = str(Path.home())
-    inside = share.key == home or share.key.startswith(f"{home}/")
-    return UsageShare(share.key, f"~{share.key[len(home) :]}", share.usage) if inside else share
 
 
 def _fitted(name: str, width: int) -> str:

@@ -5,16 +5,18 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any, cast
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import LOADING, Emit, Retry, TextDelta, ThinkingDelta, UsageReported
+from crushpy.core.events import LOADING, READING_PROMPT, Emit, Retry, TextDelta, ThinkingDelta, UsageReported
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
+from crushpy.engine.models import Models
 from crushpy.engine.turn.limits import Spent
 from crushpy.llm import protocol
 from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, retry_delay
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 JOIN_BATCH = 500
 """Calls of a reply that are parsed before the event loop gets a turn."""
+PREPARE_AFTER_S = 0.1
+"""How long a reply takes before its calls are prepared for: those of a faster one would compete with it."""
 DRAFT_INTERVAL_S = 0.25
 """Between two writes of a draft."""
 LARGE_DRAFT_CHARS = 100_000
@@ -116,16 +120,20 @@ class ModelCall:
     `draft` holds the reply so far, for callers that interrupt it. Subclasses override the three hooks.
     """
 
+    asks = False
+    """Whether the user is asked to go on if a budget is used up."""
+
     def __init__(
         self,
-        provider: protocol.Provider,
+        models: Models,
         request: protocol.Request,
         emit: Emit,
         *,
         may_retry: Callable[[ModelError], bool] = lambda _: True,
     ) -> None:
         """`may_retry`: whether a transient error is worth another attempt."""
-        self._provider, self._request, self._emit = provider, request, emit
+        self._models, self._request, self._emit = models, request, emit
+        self._provider = models.provider(request.model)
         self._may_retry = may_retry
         self.draft = Draft()
 
@@ -139,10 +147,12 @@ class ModelCall:
         """Called after a failed attempt, before the next one."""
 
     async def run(self) -> Draft:
-        """The complete reply. Raises ModelError if there is none."""
+        """The complete reply. Raises ModelError if there is none: BudgetReached before a request."""
         attempt = 0
         while True:
             self.draft = Draft()
+            if self._models.spending is not None:
+                await self._models.spending.admit(self._request.model, asks=self.asks)
             try:
                 await self._stream(self.draft)
                 self._check()
@@ -168,20 +178,27 @@ class ModelCall:
             raise EmptyReply(f"{model} sent an empty reply.", "Ask again, or switch the model.")
 
     async def _stream(self, draft: Draft) -> None:
-        stream = self._provider.stream(self._request)
+        stream, progress = self._provider.stream(self._request), ExitStack()
         try:
             if self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
                     async for piece in stream:
                         self._add(draft, piece)
                         break
+            reading: ProgressReporter | None = None
             async for piece in stream:
+                if isinstance(piece, protocol.PromptRead):
+                    reading = reading or progress.enter_context(ProgressReporter(self._emit, READING_PROMPT))
+                    reading.update(piece.done, piece.total)
+                    continue
+                progress.close()
                 self._add(draft, piece)
                 if draft.meter.full:
                     draft.stop_thinking()
                     draft.end = protocol.Done("length")
                     return
         finally:
+            progress.close()
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -206,6 +223,8 @@ class ModelCall:
                 draft.calls.setdefault(piece.index, []).append(piece)
             case protocol.ThinkingOpaque():
                 draft.opaque.append(piece.data)
+            case protocol.PromptRead():
+                pass  # shown by `_stream`
             case protocol.Done():
                 draft.stop_thinking()
                 draft.end = piece
@@ -217,24 +236,30 @@ class RecordedCall(ModelCall):
     The draft is saved a few times a second, on the storage thread: a killed process loses no more than that.
     """
 
+    asks = True
+
     def __init__(self, scope: AgentScope, request: protocol.Request, spent: Spent) -> None:
-        super().__init__(scope.models.provider(request.model), request, scope.emit)
-        self._session, self._models = scope.session, scope.models
-        self._spent = spent
+        super().__init__(scope.models, request, scope.emit)
+        self._session, self._spent = scope.session, spent
         self._services = scope.services
         self._drafts, self._session_id = scope.services.store.messages, scope.session.info.id
         self._draft_id = new_id()
         self._due: asyncio.TimerHandle | None = None
         self._draft_saved = False
+        self._preparing: asyncio.TimerHandle | None = None
 
     async def run(self) -> Draft:
         try:
             return await super().run()
         finally:
             self._stop_saving()  # storing the complete reply removes the draft
+            if self._preparing is not None:
+                self._preparing.cancel()
 
     def _on_sent(self) -> None:
-        self._services.prepare_calls()
+        if self._preparing is None:
+            loop = asyncio.get_running_loop()
+            self._preparing = loop.call_later(PREPARE_AFTER_S, self._services.prepare_calls)
 
     def _on_change(self) -> None:
         if self._due is None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice, UsageReported
-from crushpy.core.messages import Message, Note, SentStatus
+from crushpy.core.messages import Message, Note, SentStatus, Usage
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.branch_service import BranchService
 from crushpy.engine.compaction.pins_and_rules import add_prompt
@@ -28,11 +29,17 @@ log = logging.getLogger(__name__)
 THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
 
 
+BehindPrompt = Callable[[Message], Awaitable[None]]
+"""Adds what belongs behind a prompt, once that is stored."""
+
+
 class StoredReplies:
     """Adds the prompt of a turn to a session, and asks its model for replies."""
 
-    def __init__(self, scope: AgentScope, view: ContextView, spent: Spent) -> None:
-        self._scope, self._session = scope, scope.session
+    def __init__(
+        self, scope: AgentScope, view: ContextView, spent: Spent, behind_prompt: BehindPrompt | None = None
+    ) -> None:
+        self._scope, self._session, self._behind_prompt = scope, scope.session, behind_prompt
         self._models, self._emit = scope.models, scope.emit
         self._view, self._spent = view, spent
         self._mode_notes = ModeNotes(scope)
@@ -49,6 +56,8 @@ class StoredReplies:
                 await uncancellable(add_prompt(self._scope, prompt))
             raise
         await uncancellable(add_prompt(self._scope, prompt))
+        if self._behind_prompt is not None:
+            await self._behind_prompt(prompt)
 
     async def ask(self) -> Message:
         await self._mode_notes.add_due_note()
@@ -64,6 +73,8 @@ class StoredReplies:
         self._view.dropped_thoughts = draft.end.dropped_thoughts
         if draft.end.status_moved:
             self._models.learn(request.model, status_placement="append")
+        if message.calls:
+            self._models.learn(request.model, call_form=draft.end.call_form)
         if draft.end.thinking_dropped and not self._told_thinking_dropped:
             self._told_thinking_dropped = True
             self._emit(Notice(THINKING_DROPPED, "warning"))
@@ -91,6 +102,10 @@ class StoredReplies:
         if partial is not None:
             await self._store_status(request, draft)
             await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.end.usage))
+            if draft.end.usage is None:  # only a complete reply reports its tokens: these are our count
+                gauge, sent = self._scope.gauge, request.messages
+                counted = Usage(gauge.request_size(request, sent), gauge.size(partial))
+                await self._session.count(self._models.with_cost(request.model, counted))
 
 
 class StoredEnding:
@@ -113,6 +128,11 @@ class StoredEnding:
             self._times_sent_back += 1
             await self._session.add_note(Note(reason, origin="hook"))
         return bool(reason)
+
+    async def goes_past(self, reached: str) -> bool:
+        services = self._scope.services
+        may_ask = services.has_user and not self._scope.task
+        return may_ask and await services.approvals.ask_to_go_on(f"Limit: {reached}.")
 
     async def end(self, status: TurnStatus) -> None:
         await self._branches.return_all(status)

@@ -160,7 +160,7 @@ class ToolRunner:
         later = one.message.calls[[call.id for call in one.message.calls].index(one.call.id) + 1 :]
         more_edits = any(call.name in self._editing for call in later)
         try:
-            for add_to in self._additions:
+            for add_to in self._additions if self._caller.gets_extensions() else self._additions[:1]:
                 outcome = await add_to(outcome, msgspec.structs.replace(one.observed, more_edits=more_edits))
         except Exception:
             log.exception("adding to the result of %s failed", one.call.name)
@@ -185,7 +185,8 @@ class ToolRunner:
                     call = one.call = msgspec.structs.replace(call, args=hooked.args)
                     tool, args = check_call(self._tools, call)
                     accesses = tool.accesses(args, context)
-                preview = partial(tool.preview, args, context)
+                needed = tool.consent(args, context)
+                preview = needed.show if needed else partial(tool.preview, args, context)
                 ruling = await self._approvals.rule(
                     call, accesses, preview, self._task, self._workspace.cwd, hooked, self._batch
                 )
@@ -198,6 +199,8 @@ class ToolRunner:
             observed = one.observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
+            if needed is not None:
+                needed.accept()
             if self._recorder is not None:
                 await self._recorder.begins(observed)
             if not observed.only_reads:
@@ -216,6 +219,27 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
+
+    async def run_for_user(self, call: ToolCall, tool: AnyTool | None = None) -> str:
+        """The result of a call that the user asks for, judged as one of the agent's. `tool`: if that need not
+        have it. Raises ToolError if it may not run, or a hook or the user wants another."""
+        tools = {call.name: tool} if tool is not None else self._tools
+        tool, args = check_call(tools, call)
+        context = CallContext(self._workspace, self._caller, call.id)
+        accesses, preview = tool.accesses(args, context), partial(tool.preview, args, context)
+        hooked = await self._approvals.hooks.fire(HookEvent("PreToolUse", call=call, accesses=accesses))
+        if hooked.args is not None:
+            raise ToolError("a hook wants to change it")
+        ruling = await self._approvals.rule(call, accesses, preview, hooked=hooked)
+        decided = self._approvals.decided(accesses, ruling)
+        observed = ObservedCall(self._session.info.id, "", call, accesses, decided)
+        if not observed.only_reads:
+            await self._audit.record(observed, ruling)
+        if ruling.ended:
+            raise asyncio.CancelledError
+        if ruling.refusal or ruling.args is not None:
+            raise ToolError(ruling.refusal or "the call was changed")
+        return (await tool.run(args, msgspec.structs.replace(context, needs=ruling.needs))).text
 
     async def _record_decision(
         self, one: RunningCall, accesses: tuple[Access, ...], ruling: Ruling
@@ -264,7 +288,7 @@ class ToolRunner:
         return with_feedback(outcome, reply, one.changed, one.context)
 
     async def _record(self, one: RunningCall, outcome: Outcome, guard: LoopGuard | None = None) -> None:
-        text = truncate(outcome.text).text
+        text = truncate(outcome.text, self._caller.result_chars()).text
         if guard is not None:
             text += guard.record(one.call, text)
         text += outcome.attached

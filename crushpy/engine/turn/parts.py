@@ -28,7 +28,8 @@ class AddsPrompts(Protocol):
 class AsksModel(Protocol):
     async def ask(self) -> Message:
         """The reply to the history: complete, stored and emitted. If it is cancelled, the part that has come
-        is stored. Raises ModelError: ContextOverflow if the request was too large."""
+        is stored. Raises ModelError: ContextOverflow if the request was too large, BudgetReached if none
+        may be sent."""
         ...
 
 
@@ -54,6 +55,10 @@ class Compacts(Protocol):
 class EndsTurns(Protocol):
     async def goes_on(self, reply: Message, /) -> bool:
         """Whether another step follows a reply without calls."""
+        ...
+
+    async def goes_past(self, reached: str, /) -> bool:
+        """Whether the user lets the turn go on beyond a number of steps."""
         ...
 
     async def end(self, status: TurnStatus, /) -> None:

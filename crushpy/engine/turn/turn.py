@@ -7,7 +7,7 @@ from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded
 from crushpy.core.messages import Message
-from crushpy.engine.turn.limits import LoopGuard, Spent
+from crushpy.engine.turn.limits import BudgetReached, LoopGuard, Spent
 from crushpy.engine.turn.parts import Steer, TurnParts
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.util.uncancellable import uncancellable
@@ -31,6 +31,9 @@ class Turn:
                 status = await self._steps(prompt, steer)
             except asyncio.CancelledError:
                 status = "interrupted"
+            except BudgetReached as error:
+                status, self.failure = "limit", error
+                self._emit(Notice(f"Stopped: {error.message}", "warning"))
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                 await uncancellable(self._parts.ending.end(status))
         except Exception as error:
@@ -43,7 +46,7 @@ class Turn:
     async def _steps(self, prompt: Message, steer: Steer) -> TurnStatus:
         guard = LoopGuard()
         await self._parts.history.add_prompt(prompt)
-        while not (reached := self._spent.reached()):
+        while not (reached := self._spent.reached()) or await self._goes_past(reached):
             self._spent.step()
             reply = await self._ask()
             if reply.calls:
@@ -58,6 +61,11 @@ class Turn:
                 return "done"
         self._emit(Notice(f"Stopped: {reached}.", "warning"))
         return "limit"
+
+    async def _goes_past(self, reached: str) -> bool:
+        if await self._parts.ending.goes_past(reached):
+            self._spent.go_on()
+        return not self._spent.reached()
 
     async def _ask(self) -> Message:
         """The next reply; a request that is too large is made smaller and sent again."""

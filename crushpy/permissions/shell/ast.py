@@ -1,5 +1,6 @@
 """What a shell command would do, as data: its simple commands, their words, and its redirections."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Literal
 
@@ -56,7 +57,10 @@ class SimpleCommand(Data, frozen=True):
         return self.words[0].text.rpartition("/")[2] if self.words else ""
 
     def __str__(self) -> str:
-        return " ".join(word.text for word in self.words)
+        """As a shell would read it: words that are known are quoted where they need it."""
+        return " ".join(
+            shlex.quote(word.text) if word.kind == "literal" else word.text for word in self.words
+        )
 
 
 class ShellReading(Data, frozen=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from difflib import Match, SequenceMatcher
 from itertools import groupby
 from typing import TypeVar
 
@@ -106,11 +107,10 @@ def describe_change(change: FileChange, diff: Diff, summary: str) -> str:
     """Describes a change for the model: what was done, and the changed lines with their new numbers."""
     notes = "".join(f"\nNote: {note}." for note in change.notes)
     after = split_lines(normalize(change.text))
-    places = changed_lines(split_lines(normalize(change.before or "")), after)
+    places = LineMatcher(split_lines(normalize(change.before or "")), after).changes()
     width = len(str(len(after)))
     shown = "\n...\n".join(
-        "\n".join(_numbered_lines(after, place.new_start, place.new_end, width))
-        for place in places[:_MAX_SHOWN_CHANGES]
+        "\n".join(_numbered_lines(after, start, end, width)) for *_, start, end in places[:_MAX_SHOWN_CHANGES]
     )
     omitted = len(places) - _MAX_SHOWN_CHANGES
     rest = f"\n[{omitted} more changed places not shown]" if omitted > 0 else ""
@@ -132,24 +132,44 @@ def _numbered_lines(lines: Sequence[str], start: int, end: int, width: int) -> l
 _DIFF_CONTEXT_LINES = 3
 _MAX_DIFF_LINE_CHARS = 500
 _MAX_DIFF_LINES = 800
+Opcode = tuple[str, int, int, int, int]
+"""What happens to which lines of the old text, and to which of the new: as in `SequenceMatcher`."""
 _MAX_LINE_PAIRS = 1_000_000
 """Lines before times lines after: beyond that, finding the best diff would take seconds."""
 
 
-class Change(Data, frozen=True):
-    """Lines `start:end` became lines `new_start:new_end` (counted from 0)."""
+class LineMatcher(SequenceMatcher[str]):
+    """Compares two texts line by line; in linear time if they are large."""
 
-    start: int
-    end: int
-    new_start: int
-    new_end: int
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__()  # which would index all lines
+        self._old, self._new = old, new
+
+    def get_matching_blocks(self) -> list[Match]:
+        old, new = self._old, self._new
+        head = _common_prefix_length(old, new)
+        tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
+        end, new_end = len(old) - tail, len(new) - tail
+        a, b = old[head:end], new[head:new_end]
+        found: list[Match] = []
+        if len(a) * len(b) <= _MAX_LINE_PAIRS:
+            found = SequenceMatcher(None, a, b).get_matching_blocks()
+        elif len(a) == len(b):  # replacements all over a file
+            runs = [list(run) for same, run in groupby(range(len(a)), lambda at: a[at] == b[at]) if same]
+            found = [Match(run[0], run[0], len(run)) for run in runs]
+        inner = (Match(block.a + head, block.b + head, block.size) for block in found)
+        return [Match(0, 0, head), *inner, Match(end, new_end, tail), Match(len(old), len(new), 0)]
+
+    def changes(self) -> list[Opcode]:
+        return [opcode for opcode in self.get_opcodes() if opcode[0] != "equal"]
 
 
 def make_diff(path: str, before: str | None, after: str) -> Diff:
     """The diff of a change to one file; `before` is None if the file is new."""
     old, new = _lines_with_ends(before or ""), _lines_with_ends(after)
-    changes = changed_lines(old, new)
-    unified = list(_unified_rows(old, new, changes))
+    matcher = LineMatcher(old, new)
+    hunks = matcher.get_grouped_opcodes(_DIFF_CONTEXT_LINES)
+    unified = [row for opcodes in hunks for row in _hunk_rows(old, new, opcodes)]
     left_out = len(unified) - _MAX_DIFF_LINES
     if left_out > 0:
         unified[_MAX_DIFF_LINES:] = [f"\\ {left_out:,} more lines are not shown"]
@@ -158,30 +178,10 @@ def make_diff(path: str, before: str | None, after: str) -> Diff:
     return Diff(
         name,
         "\n".join((*header, *unified)),
-        added=sum(change.new_end - change.new_start for change in changes),
-        removed=sum(change.end - change.start for change in changes),
+        added=sum(new_end - new_start for *_, new_start, new_end in matcher.changes()),
+        removed=sum(end - start for _, start, end, *_ in matcher.changes()),
         created=before is None,
     )
-
-
-def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """The changes that turn `old` into `new`, in order. Linear in time for large texts."""
-    head = _common_prefix_length(old, new)
-    tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
-    a, b = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not a and not b:
-        return []
-    if len(a) * len(b) <= _MAX_LINE_PAIRS:
-        from difflib import SequenceMatcher
-
-        found = [place for tag, *place in SequenceMatcher(None, a, b).get_opcodes() if tag != "equal"]
-    elif len(a) == len(b):  # replacements all over a file
-        runs = groupby(range(len(a)), lambda number: a[number] != b[number])
-        changed = [list(run) for differs, run in runs if differs]
-        found = [[run[0], run[-1] + 1] * 2 for run in changed]
-    else:
-        found = [[0, len(a), 0, len(b)]]
-    return [Change(*(number + head for number in place)) for place in found]
 
 
 def _lines_with_ends(text: str) -> list[str]:
@@ -196,32 +196,15 @@ def _common_prefix_length(a: Sequence[str], b: Sequence[str]) -> int:
     return next(differing, min(len(a), len(b)))
 
 
-def _unified_rows(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
-    for group in _hunks(changes):
-        start = max(group[0].start - _DIFF_CONTEXT_LINES, 0)
-        new_start = group[0].new_start - (group[0].start - start)
-        end = min(group[-1].end + _DIFF_CONTEXT_LINES, len(old))
-        new_end = group[-1].new_end + (end - group[-1].end)
-        yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
-        position = start
-        for change in group:
-            yield from _prefix_lines(" ", old[position : change.start])
-            yield from _prefix_lines("-", old[change.start : change.end])
-            yield from _prefix_lines("+", new[change.new_start : change.new_end])
-            position = change.end
-        yield from _prefix_lines(" ", old[position:end])
-
-
-def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Groups changes whose context would overlap."""
-    group: list[Change] = []
-    for change in changes:
-        if group and change.start - group[-1].end > 2 * _DIFF_CONTEXT_LINES:
-            yield group
-            group = []
-        group.append(change)
-    if group:
-        yield group
+def _hunk_rows(old: Sequence[str], new: Sequence[str], opcodes: Sequence[Opcode]) -> Iterator[str]:
+    (_, start, _, new_start, _), (_, _, end, _, new_end) = opcodes[0], opcodes[-1]
+    yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
+    for tag, first, last, new_first, new_last in opcodes:
+        if tag == "equal":
+            yield from _prefix_lines(" ", old[first:last])
+        else:
+            yield from _prefix_lines("-", old[first:last])
+            yield from _prefix_lines("+", new[new_first:new_last])
 
 
 def _range(start: int, end: int) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from crushpy.core.messages import Data
@@ -44,16 +45,14 @@ def nearest_passage(lines: Sequence[str], wanted: Sequence[str]) -> str:
 def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     """The start of the passage that has the most lines in common with `wanted`."""
     stripped = [line.strip() for line in wanted]
-    places: dict[str, list[int]] = {text: [] for text in stripped if text}
+    places = defaultdict[str, list[int]](list)
     for number, line in enumerate(lines):
-        if (known := places.get(line.strip())) is not None:
-            known.append(number)
-    votes: dict[int, int] = {}
+        places[line.strip()].append(number)
+    votes: Counter[int] = Counter()
     for index, text in enumerate(stripped):
-        for number in places.get(text, ()):
-            at = max(number - index, 0)
+        for number in places[text] if text else ():
             # A long line is stronger evidence than a lone bracket.
-            votes[at] = votes.get(at, 0) + len(text)
+            votes[max(number - index, 0)] += len(text)
     if votes:
         return max(votes, key=lambda at: (votes[at], -at))
     # Otherwise by the line most similar to the longest of `wanted`.
@@ -69,30 +68,19 @@ _IndentRule = Callable[[str], str | None]
 """Maps the indentation a model wrote to that of the file; None if it is ambiguous."""
 
 
-def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str], str | None]:
-    """A function that turns text indented like `quoted` into text indented like `in_file`, its counterpart.
+def reindent(new: str, quoted: Sequence[str], in_file: Sequence[str]) -> str | None:
+    """Text that is indented like `quoted`, indented like its counterpart `in_file`.
 
-    It returns None if the difference does not follow a rule: guessing could change the meaning of a program.
+    None if the difference does not follow a rule: guessing could change the meaning of a program.
     """
     pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, in_file, strict=True) if a.strip()]
     rule = next((rule for rule in _indent_rules(pairs) if all(rule(a) == b for a, b in pairs)), None)
-
-    def apply(new: str) -> str | None:
-        if rule is None:
-            return None
-        lines: list[str] = []
-        for line in new.split("\n"):
-            if not line.strip():
-                lines.append(line)
-                continue
-            before = _indent(line)
-            after = rule(before)
-            if after is None:
-                return None
-            lines.append(after + line[len(before) :])
-        return "\n".join(lines)
-
-    return apply
+    lines = [(_indent(line), line) for line in new.split("\n")]
+    if rule is None or any(rule(indent) is None for indent, line in lines if line.strip()):
+        return None
+    return "\n".join(
+        f"{rule(indent)}{line[len(indent) :]}" if line.strip() else line for indent, line in lines
+    )
 
 
 def _indent_rules(pairs: Sequence[tuple[str, str]]) -> Iterator[_IndentRule]:
@@ -165,12 +153,7 @@ def _occurrences(text: str, old: str) -> list[int]:
 
 
 def _line_numbers(text: str, starts: list[int]) -> str:
-    numbers: list[str] = []
-    line, counted = 1, 0
-    for start in starts[:_MAX_LISTED_LINES]:
-        line += text.count("\n", counted, start)
-        counted = start
-        numbers.append(str(line))
+    numbers = [str(text.count("\n", 0, start) + 1) for start in starts[:_MAX_LISTED_LINES]]
     more = len(starts) - len(numbers)
     return ", ".join(numbers) + (f" and {more} more" if more else "")
 
@@ -224,7 +207,7 @@ def _find_ignoring_whitespace(seen: str, old: str, new: str) -> tuple[_Passage, 
         )
     at = found[0]
     in_file = lines[at : at + len(wanted)]
-    adjusted = reindenter(wanted, in_file)(new)
+    adjusted = reindent(new, wanted, in_file)
     if adjusted is None:
         raise ToolError(
             "old_string was not found as written: its indentation differs in a way that cannot be "
@@ -247,17 +230,10 @@ def _find_ignoring_whitespace(seen: str, old: str, new: str) -> tuple[_Passage, 
 
 def _find_stripped(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """The positions of `wanted` in `lines`, ignoring white space at both ends."""
-    anchor = max(range(len(wanted)), key=lambda index: len(wanted[index]))
-    if not wanted[anchor]:
+    if not any(wanted):
         return []
-    found: list[int] = []
-    for position, line in enumerate(lines):
-        at = position - anchor
-        if line.strip() != wanted[anchor] or at < 0 or at + len(wanted) > len(lines):
-            continue
-        if all(lines[at + index].strip() == text for index, text in enumerate(wanted)):
-            found.append(at)
-    return found
+    found, size = [line.strip() for line in lines], len(wanted)
+    return [at for at in range(len(found) - size + 1) if found[at : at + size] == wanted]
 
 
 class Replacement(Args, frozen=True):

@@ -4,7 +4,8 @@ import errno
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -83,10 +84,20 @@ def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -
         remove_if_empty(created)
 
 
-def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
-    temporary = _temporary_name()
-    handle = folder.write_new(temporary, content, 0o666)
+@contextmanager
+def _temporary(folder: Folder, content: bytes, mode: int) -> Generator[tuple[str, int]]:
+    """The name and the descriptor of a new file, which is removed unless it was renamed."""
+    name = f".crushpy-{os.urandom(6).hex()}.tmp"
+    handle = folder.write_new(name, content, mode)
     try:
+        yield name, handle
+    finally:
+        os.close(handle)
+        folder.remove(name)
+
+
+def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
+    with _temporary(folder, content, 0o666) as (temporary, handle):
         try:
             # Unlike a rename, this fails if another file was created meanwhile.
             folder.link(temporary, name)
@@ -97,33 +108,19 @@ def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
                 raise
             folder.rename(temporary, name)
         _require_written_file(folder, name, handle, shown)
-    finally:
-        os.close(handle)
-        folder.remove(temporary)
 
 
 def _replace(folder: Folder, name: str, shown: str, content: bytes, before: bytes) -> str:
     status = folder.status(name)
     if not status.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder.handle):
         raise ToolError(f"{shown} is read-only: it was not changed. Ask the user, or chmod it first.")
-    temporary = _temporary_name()
-    handle = folder.write_new(temporary, content, 0o600)
-    try:
+    with _temporary(folder, content, 0o600) as (temporary, handle):
         _copy_metadata(folder, name, handle, status)
         if read_regular_in(folder, name, shown) != before:
             raise ToolError(f"{shown} was changed by another program just now. View it again first.")
         folder.rename(temporary, name)
         _require_written_file(folder, name, handle, shown)
-    finally:
-        os.close(handle)
-        folder.remove(temporary)
-    if status.st_nlink > 1:
-        return f"{status.st_nlink - 1} other hard links to it keep the old content"
-    return ""
-
-
-def _temporary_name() -> str:
-    return f".crushpy-{os.urandom(6).hex()}.tmp"
+    return f"{status.st_nlink - 1} other hard links to it keep the old content" if status.st_nlink > 1 else ""
 
 
 def _require_written_file(folder: Folder, name: str, handle: int, shown: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular, open_folder, open_regular
@@ -83,12 +83,8 @@ class IgnoreRules:
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
         name = path + "/" if is_folder else path
-        for specs in (self._own, self._git):
-            for spec in reversed(specs):
-                verdict = spec.verdict(name)
-                if verdict is not None:
-                    return verdict
-        return False
+        verdicts = (file.verdict(name) for files in (self._own, self._git) for file in reversed(files))
+        return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def entries(self, folder: str, is_skipped: IsSkipped = None) -> FolderEntries:
         """The entries of `folder` (a resolved path, whose rules these are); none if it cannot be read."""
@@ -119,25 +115,15 @@ def _load_spec(file: Path, folder: str) -> tuple[_IgnoreFile, ...]:
             text = opened.read(_MAX_IGNORE_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ()
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if not lines:
+    if not text.strip():
         return ()
     from pathspec import GitIgnoreSpec
 
-    try:
-        return (_IgnoreFile(folder, GitIgnoreSpec.from_lines(lines)),)
-    except ValueError:
-        return (_IgnoreFile(folder, GitIgnoreSpec.from_lines(filter(_is_pattern, lines))),)
-
-
-def _is_pattern(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
+    patterns: list[Any] = []
+    for line in text.splitlines():
+        with suppress(ValueError):  # not a pattern
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+    return (_IgnoreFile(folder, GitIgnoreSpec(patterns)),)
 
 
 def _global_ignore_file() -> Path:

@@ -117,7 +117,7 @@ class Output:
         """The unfinished line, which a carriage return may still erase."""
         self._recent, self._limit = HeadTail(limit), limit
         self._last = ""
-        self._file = OutputFile(folder) if folder is not None else None
+        self._file = OutputFile(folder, limit) if folder is not None else None
         self._live = live
 
     def feed(self, data: bytes, final: bool = False) -> None:
@@ -182,8 +182,9 @@ def describe_output(taken: Truncated, where: str, *notes: str) -> str:
 class OutputFile:
     """The full text: in memory while it is small, then in a file, up to a limit."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, limit: int = MAX_RESULT_CHARS) -> None:
+        """`limit`: characters up to which there is no file."""
+        self._folder, self._limit = folder, limit
         self._buffered: list[str] = []
         self._chars = 0
         self._file: BinaryIO | None = None
@@ -196,7 +197,7 @@ class OutputFile:
         elif not self.where:
             self._buffered.append(text)
             self._chars += len(text)
-            if self._chars > MAX_RESULT_CHARS:
+            if self._chars > self._limit:
                 self._open()
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Privileges
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 MAX_RUNNING = 20
 _MAX_FINISHED = 50
 """How many ended jobs can still be read."""
-
-
-_WARM_UP_DELAY_S = 0.03
-"""Delay before the first command is prepared for, so that the model's request is sent first."""
 
 
 class RunningJob(Data, frozen=True):
@@ -99,6 +96,7 @@ class Jobs:
         self._whole_environment = whole_environment
         self._confine, self._folders, self._on_ended = confine, folders, on_ended
         self._confinement: Unconfined | None = None
+        self._confining = Lock()  # two threads may ask first: each would lock the private folder
         self._warm_up_task: asyncio.Task[None] | None = None
         self._environment_hidden = False
         self._started = 0
@@ -110,11 +108,12 @@ class Jobs:
     @property
     def confinement(self) -> "Unconfined":
         """The sandbox of the commands."""
-        if self._confinement is None:
-            from crushpy.sandbox.confinement import Unconfined
+        with self._confining:
+            if self._confinement is None:
+                from crushpy.sandbox.confinement import Unconfined
 
-            self._confinement = (self._confine or Unconfined)()
-        return self._confinement
+                self._confinement = (self._confine or Unconfined)()
+            return self._confinement
 
     def warm_up(self) -> None:
         """Starts what the first command would have to wait for."""
@@ -122,7 +121,6 @@ class Jobs:
             self._warm_up_task = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
-        await asyncio.sleep(_WARM_UP_DELAY_S)
         from crushpy.sandbox.finding import working_sandbox
 
         await asyncio.to_thread(working_sandbox)

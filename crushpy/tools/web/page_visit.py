@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urljoin
@@ -18,6 +19,7 @@ from crushpy.http.client import Client
 from crushpy.http.common import ConnectFailed, HttpError, Target, Timeouts, parse_url
 from crushpy.http.connection import Response
 from crushpy.http.public_addresses import is_public
+from crushpy.http.routing import is_loopback
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
@@ -35,11 +37,25 @@ async def resolve(host: str, port: int, allow_private: bool) -> list[str]:
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     allowed = [address for address in addresses if allow_private or is_public(address)]
     if not allowed:
-        raise ToolError(
-            f"{host} is a private address ({addresses[0]}); fetch reads public ones only. "
-            "The user can allow it with the setting permissions.private_hosts."
-        )
+        raise _private(host, addresses[0])
     return allowed
+
+
+def check_written_address(host: str) -> None:
+    """Raises `ToolError` if `host` is a private address in any notation. Looks nothing up, since the user has
+    not been asked yet."""
+    with suppress(OSError, UnicodeError):  # it is a name
+        name = "127.0.0.1" if is_loopback(host) else host
+        address = str(socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)[0][4][0])
+        if not is_public(address):
+            raise _private(host, address)
+
+
+def _private(host: str, address: str) -> ToolError:
+    return ToolError(
+        f"{host} is a private address ({address}); fetch reads public ones only. "
+        "The user can allow it with the setting permissions.private_hosts."
+    )
 
 
 MAX_REDIRECTS = 5

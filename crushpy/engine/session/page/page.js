@@ -1,13 +1,15 @@
 "use strict";
 
-// Shows the conversation in the JSON of this page. Data of the conversation becomes text nodes only: nothing of
-// it is parsed as HTML, none of it becomes an address, and the page's policy allows no request.
+// Shows the conversation in the JSON of this page. Data of the conversation becomes text nodes and elements of a fixed
+// list: nothing of it is parsed as HTML, only web and mail addresses become links, and the policy allows no request.
 
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const sessions = data.sessions;
   const main = document.getElementById("page");
   const LONG_TEXT_CHARS = 8000;
+  const LONG_PROMPT_CHARS = 1500;
+  const OPEN_STEPS = 6; // more steps of one turn are folded
   const BATCH_MESSAGES = 100;
   const OPEN_AT_FIRST = 300; // messages of sessions that are open when the page opens
   const OPEN_DIFF_LINES = 60;
@@ -53,6 +55,7 @@
 
   const numbers = new Intl.NumberFormat("en");
   const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const times = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const count = (number, word) => `${numbers.format(number)} ${word}${number === 1 ? "" : "s"}`;
   const money = (dollars) => (dollars ? `$${dollars.toFixed(dollars < 1 ? 4 : 2)}` : "");
   const moment = (seconds) => (seconds ? dates.format(seconds * 1000) : "");
@@ -69,34 +72,63 @@
 
   // --- text -------------------------------------------------------------------------------------------------
 
-  /** A text that is shown in full on request if it is very long. */
-  function long(text, show) {
-    if (text.length <= LONG_TEXT_CHARS) return [show(text)];
-    const rest = button("", () => shown.replaceChildren(show(text)), `Show all ${count(text.length, "character")}`);
-    const shown = element("div", "long", show(text.slice(0, LONG_TEXT_CHARS)), rest);
+  const wordsIn = (node) => (typeof node === "string" ? node : node.slice(2).map(wordsIn).join(""));
+  const wordsOf = (nodes) => nodes.map(wordsIn).join("\n");
+
+  /** The first nodes, with so many characters. */
+  function cut(nodes, room) {
+    const kept = [];
+    for (const node of nodes) {
+      if (room <= 0) break;
+      const length = wordsIn(node).length;
+      if (length <= room) kept.push(node);
+      else kept.push(typeof node === "string" ? node.slice(0, room) : [node[0], node[1], ...cut(node.slice(2), room)]);
+      room -= length;
+    }
+    return kept;
+  }
+
+  /** A text, or nodes, shown in full on request if there is too much of it. */
+  function long(content, show, limit = LONG_TEXT_CHARS) {
+    const isText = typeof content === "string";
+    const length = isText ? content.length : wordsOf(content).length;
+    if (length <= limit * 1.2) return [show(content)];
+    const rest = button("more", () => shown.replaceChildren(show(content)), `Show all ${count(length, "character")}`);
+    const shown = element("div", "long", show(isText ? content.slice(0, limit) : cut(content, limit)), rest);
     shown.fill = () => rest.isConnected && rest.click();
     return [shown];
   }
 
   const plain = (text) => element("pre", "", text);
 
-  /** Prose of a model or a user: code blocks, code and headings are recognised, the rest is shown as written. */
-  function prose(text) {
-    const shown = element("div", "text");
-    for (const [number, block] of text.split(/^```.*$/m).entries()) {
-      if (number % 2) {
-        shown.append(element("pre", "", block.replace(/^\n|\n$/g, "")));
-        continue;
-      }
-      for (const piece of block.replace(/^\n+|\n+$/g, "").split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|^#{1,6} .*$)/m)) {
-        if (piece.startsWith("`") && piece.length > 2) shown.append(element("code", "", piece.slice(1, -1)));
-        else if (/^\*\*.+\*\*$/.test(piece)) shown.append(element("strong", "", piece.slice(2, -2)));
-        else if (/^#{1,6} /.test(piece)) shown.append(element("span", "heading", piece.replace(/^#+ /, "")));
-        else shown.append(piece);
-      }
-    }
-    return shown;
+  const TAGS = new Set("p ul ol li blockquote pre code em strong s hr br table thead tbody tr th td span".split(" "));
+  const ADDRESS = /^(https?:\/\/|ftp:\/\/|mailto:)[!-~]+$/i;
+
+  function link(address, ...children) {
+    const made = element("a", "", ...children);
+    if (!ADDRESS.test(address)) return element("span", "", ...children);
+    made.setAttribute("href", address);
+    made.rel = "noopener noreferrer nofollow";
+    made.target = "_blank";
+    made.title = address;
+    return made;
   }
+
+  /** An element for a node of Markdown: [tag, what else is known, ...content]. */
+  function drawn(node) {
+    if (typeof node === "string") return node;
+    const [tag, known, ...content] = node;
+    const children = content.map(drawn);
+    if (tag === "a") return link(known, ...children);
+    if (/^h[1-6]$/.test(tag)) return element(`h${Math.min(+tag[1] + 2, 6)}`, "", ...children);
+    const made = element(TAGS.has(tag) ? tag : "span", tag === "ol" || tag === "pre" ? "" : known, ...children);
+    if (tag === "ol" && known) made.start = known;
+    if (tag === "pre" && known) made.dataset.language = known;
+    return made;
+  }
+
+  /** Prose of a model or a user. */
+  const prose = (nodes) => element("div", "text", ...nodes.map(drawn));
 
   function diff(unified) {
     const shown = element("pre", "diff");
@@ -133,20 +165,24 @@
   }
 
   function toolFold(call, result) {
-    const failed = result && result.is_error;
+    const state = result ? result.state : "no result";
     const change = result && result.display && result.display.type === "diff" ? result.display : null;
     const words = joined(
       change ? `+${change.added || 0} -${change.removed || 0}` : "",
-      failed ? "failed" : "",
-      result ? "" : "no result",
     );
-    const title = [element("strong", "", call.name), " ", element("code", "", call.line || ""), words ? `  ${words}` : ""];
+    const title = [
+      element("strong", "", call.name),
+      " ",
+      element("code", "", call.line || ""),
+      words ? `  ${words}` : "",
+      state ? element("span", "state", ` ${state}`) : "",
+    ];
     const render = () => {
       const args = call.bad_json || JSON.stringify(call.args || {}, null, 2);
       const shown = call.args || call.bad_json ? long(args, plain) : [];
       return [...shown, ...(result ? resultOf(result) : [])];
     };
-    return fold(title, render, failed ? "failed" : "");
+    return fold(title, render, state ? "failed" : "");
   }
 
   /** A change stands below its folded call; a long one is folded as well. */
@@ -166,7 +202,8 @@
       ["Earlier notes", (seed.earlier || []).map((note) => `- ${note.text}`).join("\n")],
       ["Loaded", (seed.loaded || []).map((one) => [one.key, one.text].filter(Boolean).join("\n")).join("\n\n")],
     ];
-    const summary = fold(["Summary"], () => long(seed.summary || "(none: evidence only)", prose));
+    const none = [["p", "", "(none: evidence only)"]];
+    const summary = fold(["Summary"], () => long(seed.summary.length ? seed.summary : none, prose));
     return [summary, ...rest.filter(([, text]) => text).map(([title, text]) => fold([title], () => long(text, plain)))];
   }
 
@@ -186,6 +223,19 @@
     return answers;
   }
 
+  /** Of crushpy, not of the user. */
+  const isOwn = (message) =>
+    message.role === "user" && message.parts.every((part) => part.type === "seed" || part.type === "note");
+  const isStep = (message) => message.role === "tool" || message.parts.some((part) => part.type === "tool_call");
+
+  /** A link to a session or a message of this page. */
+  function anchor(id) {
+    const made = element("a", "anchor", "#");
+    made.setAttribute("href", `#${id}`);
+    made.title = "Link to this place";
+    return made;
+  }
+
   /** The messages of a session as elements, made when its section is opened. */
   class SessionView {
     constructor(session, number) {
@@ -194,6 +244,7 @@
       this.next = 0;
       this.anchors = new Map(); // message number -> the element that shows it
       this.answers = pairCalls(session.messages);
+      this.steps = null; // the fold of the turn that is being rendered
       this.body = element("div", "body");
       this.body.hidden = true;
       const words = joined(
@@ -222,30 +273,58 @@
     }
 
     render(end) {
-      const added = [];
       for (; this.next < end; this.next++) {
-        const shown = this.message(this.session.messages[this.next], this.next);
-        if (shown) added.push(shown);
+        const message = this.session.messages[this.next];
+        const shown = this.message(message, this.next);
+        if (shown) this.place(shown, message);
       }
-      this.body.append(...added);
+    }
+
+    /** The steps of a turn are in one fold; prompts and answers stand by themselves. */
+    place(shown, message) {
+      if (isStep(message)) this.steps ||= this.stepsFrom(this.next);
+      else if (!isOwn(message)) this.steps = null;
+      (this.steps || this.body).append(shown);
+    }
+
+    stepsFrom(start) {
+      const { messages } = this.session;
+      let end = start;
+      while (end < messages.length && (isStep(messages[end]) || isOwn(messages[end]))) end++;
+      const steps = messages.slice(start, end);
+      const parts = steps.flatMap((message) => message.parts);
+      const states = parts.filter((part) => part.type === "tool_result" && part.state).map((part) => part.state);
+      const seconds = messages[end - 1].created_at - messages[Math.max(start - 1, 0)].created_at;
+      const words = joined(
+        count(steps.filter((message) => message.role === "assistant").length, "step"),
+        count(parts.filter((part) => part.type === "tool_call").length, "call"),
+        ...[...new Set(states)].map((state) => `${states.filter((other) => other === state).length} ${state}`),
+        seconds >= 1 ? `${numbers.format(Math.round(seconds))} s` : "",
+        money(steps.reduce((sum, message) => sum + (message.usage ? message.usage.cost : 0), 0)),
+      );
+      const group = element("details", "steps", element("summary", "meta", words));
+      group.fill = () => {};
+      group.open = steps.length <= 2 * OPEN_STEPS;
+      this.body.append(group);
+      return group;
     }
 
     message(message, number) {
       const parts = message.parts.flatMap((part) => this.part(part, number));
       if (!parts.length) return null;
-      const own = message.parts.every((part) => part.type === "seed" || part.type === "note");
-      const who = message.role === "user" && own ? "crushpy" : message.role;
+      const who = isOwn(message) ? "crushpy" : message.role;
       const usage = message.usage;
       const words = joined(
         message.model || who,
-        moment(message.created_at),
+        message.created_at ? times.format(message.created_at * 1000) : "",
         usage ? `${short(inWindow(usage))} tokens` : "",
         usage ? money(usage.cost) : "",
         message.state === "shortened" ? "sent shortened" : message.state === "dropped" ? "not sent" : "",
         message.finish === "interrupted" ? "interrupted" : "",
       );
-      const shown = element("article", who, element("div", "meta", words), ...parts);
+      const shown = element("article", who, element("div", "meta", words, anchor(message.id)), ...parts);
       shown.tabIndex = -1;
+      shown.firstChild.title = moment(message.created_at);
       this.anchors.set(number, shown);
       return shown;
     }
@@ -253,8 +332,11 @@
     part(part, number) {
       switch (part.type) {
         case "text":
-        case "note":
-          return part.text.trim() ? long(part.text, prose) : [];
+        case "note": {
+          if (part.lines) return [fold([`Pasted text, ${count(part.lines, "line")}`], () => long(part.text, plain))];
+          const isPrompt = this.session.messages[number].role === "user";
+          return part.nodes.length ? long(part.nodes, prose, isPrompt ? LONG_PROMPT_CHARS : LONG_TEXT_CHARS) : [];
+        }
         case "thinking":
           return part.text ? [fold(["Thinking"], () => long(part.text, plain))] : [];
         case "image":
@@ -291,6 +373,7 @@
         for (const part of shown.querySelectorAll(".long")) part.fill();
         highlight(shown, query);
       }
+      for (let up = shown; up; up = up.parentElement) if (up.matches("details.steps")) up.open = true;
       select(shown.closest("article, .card, section"));
       (shown.querySelector("mark") || shown).scrollIntoView({ block: "center" });
     }
@@ -320,7 +403,8 @@
     const facts = factsOf(boundary);
     const made = boundary.trigger === "agent" ? "New session" : "Compacted";
     const words = element("span", "meta", boundaryWords(session));
-    const card = element("div", "card", element("strong", "", made), " ", words);
+    const card = element("div", "card", element("strong", "", made), " ", words, anchor(session.id));
+    if (session.hindsight) card.append(element("div", "meta", session.hindsight));
     if (boundary.undone_at) card.classList.add("undone");
     card.tabIndex = -1;
     if (facts.length) {
@@ -349,7 +433,7 @@
       count(sessions.reduce((sum, one) => sum + one.messages.length, 0), "message"),
       read ? `${short(read)} tokens in, ${short(usage.output_tokens)} out` : "",
       money(usage.cost),
-      data.cwd,
+      data.folder,
       data.imported ? `imported from ${data.imported}` : "",
     );
     const removed = data.redactions.reduce((sum, one) => sum + one.count, 0);
@@ -434,17 +518,26 @@
         money(session.usage.cost),
         session.tip ? "tip" : "",
       );
-      const go = () => {
-        views[number].show(true);
-        select(views[number].section);
-        views[number].section.scrollIntoView();
-      };
-      const entry = button(session.tip ? "tip" : "", go, sessionName(session), element("small", "", words));
+      const entry = button(session.tip ? "tip" : "", () => goToSession(number), sessionName(session), element("small", "", words));
       entry.style.paddingLeft = `${0.4 + Math.min(depth, 12)}rem`;
       if (session.id === data.exported) entry.classList.add("shown");
       entries.push(entry);
     }
     document.getElementById("tree").append(...entries);
+  }
+
+  function goToSession(number) {
+    views[number].show(true);
+    select(views[number].section);
+    views[number].section.scrollIntoView();
+  }
+
+  /** An address that ends with the id of a session or a message opens there. */
+  function openAddress() {
+    const id = location.hash.slice(1);
+    const number = sessions.findIndex((session) => session.id === id);
+    if (number >= 0) goToSession(number);
+    else if (places.has(id)) views[places.get(id)[0]].reveal(places.get(id)[1], "");
   }
 
   // --- selection and keys -------------------------------------------------------------------------------------
@@ -462,7 +555,7 @@
   }
 
   function step(query, by) {
-    const all = [...main.querySelectorAll(query)].filter((one) => one.offsetParent !== null);
+    const all = [...main.querySelectorAll(query)].filter((one) => one.checkVisibility());
     const here = all.indexOf(selected && (selected.matches(query) ? selected : selected.closest(query)));
     const next = all[Math.min(Math.max(here + by, 0), all.length - 1)];
     if (!next) return;
@@ -517,7 +610,10 @@
       if (typeof value === "string") texts.push(value);
       else if (value && typeof value === "object") Object.values(value).forEach(collect);
     };
-    for (const { type, data: _bytes, images, call_id, id, line, ...part } of message.parts) collect(part);
+    for (const { type, data: _bytes, images, call_id, id, line, nodes, summary, ...part } of message.parts) {
+      for (const markdown of [nodes, summary]) if (markdown) texts.push(wordsOf(markdown));
+      collect(part);
+    }
     return texts.join("\n");
   }
 
@@ -637,4 +733,6 @@
     views[number].show(true);
     open += sessions[number].messages.length;
   }
+  addEventListener("hashchange", openAddress);
+  openAddress();
 })();
