@@ -15,7 +15,9 @@ from support.headless import Run, until
 from support.talk import Talks
 
 from crushpy.core.errors import UsageError
+from crushpy.core.events import ApprovalNeeded
 from crushpy.core.paths import Paths
+from crushpy.engine.approvals import Answer
 from crushpy.permissions.trust import add_trusted
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,24 @@ def test_commands_in_a_text_are_audited_and_hooks_may_deny_them(
         ("echo one", "allowed"),
         ("echo two", "denied"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [("echo two", "the call was changed"), ("", "The user denied this call")]
+)
+async def test_an_answer_about_a_command_in_a_text_never_runs_another(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path, answer: str, why: str
+) -> None:
+    add_command(home, "say", "A !`touch made`")
+    add_trusted(Paths(), workspace)
+    llm.always("Done.")
+    talk = await talks(interactive=True)
+    asked = asyncio.create_task(talk.ask("/say"))
+    question = await talk.until_event(ApprovalNeeded)
+    talk.conversation.answer(question.id, Answer("once" if answer else "deny", command=answer))
+    assert await asked == "done"
+    assert f"A [`touch made` was not run: {why}" in prompt(llm)
+    assert not (workspace / "made").exists()
 
 
 async def test_a_command_that_hangs_is_interrupted(

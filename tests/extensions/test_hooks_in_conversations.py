@@ -8,9 +8,11 @@ import pytest
 from extensions.test_hooks import BASH, WRITE, configure
 from scripted_llm.replies import Overflow, Reply
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
 from support.headless import Run, until
 from support.talk import Talks
 
+from crushpy.context.edits import ContextEdit
 from crushpy.core.access import AnswerKind
 from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, Error, Notice, TurnEnded
 from crushpy.core.messages import Note
@@ -67,6 +69,76 @@ async def test_a_question_is_notified_and_a_hook_may_ask_it(
     assert "Notification permission_prompt" in hooks.describe()
 
 
+LINES = """\
+echo '{"async": true, "asyncTimeout": 60000}'
+until [ -e go ]; do sleep 0.01; done
+printf '%s\\n' '{"systemMessage": "built", "hookSpecificOutput": {"additionalContext": "late words"}}'
+echo '{"ignored": 1}'"""
+
+
+async def test_asynchronous_answer_is_not_waited_for_and_reaches_the_next_request(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    """As the hooks of plugins write it: a line that says so, and the answer as a line when it is there."""
+    configure(home / "hooks.json", {"SessionStart": LINES})
+    llm.script("One.", "Two.", "Three.")
+    talk = await talks()
+    assert await talk.ask("first") == "done"
+    assert "late words" not in str(llm.requests[0].body) and not talk.of(Notice)[1:]
+    (workspace / "go").touch()
+    await talk.until(lambda: "built" in talk.of(Notice)[-1].text)
+    assert await talk.ask("second") == "done"
+    assert str(llm.requests[1].body).count("late words") == 1
+    assert await talk.ask("third") == "done"
+    assert str(llm.requests[2].body["messages"][-1]).count("late words") == 0
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+async def test_hook_in_the_background_wakes_the_agent(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path, interactive: bool
+) -> None:
+    wakes = {"asyncRewake": True, "rewakeMessage": "A review says:", "rewakeSummary": "It found something"}
+    command = "cat >> told; until [ -e go ]; do sleep 0.01; done; echo 'eval is bad' >&2; exit 2"
+    configure(home / "hooks.json", {"Stop": command}, **wakes)
+    llm.script(*["Well."] * 6)
+    talk = await talks(interactive=interactive, flags={"small_model": "demo/tour"})
+    assert await talk.ask("first") == "done"
+    (workspace / "go").touch()
+    await talk.until(lambda: any("It found something" in notice.text for notice in talk.of(Notice)))
+    if interactive:
+        await talk.until_event(TurnEnded, 4)  # three times, then no more
+        assert len(llm.requests) == 4
+        told = workspace / "told"
+        await asyncio.to_thread(
+            until, lambda: told.read_text().count('"stop_hook_active":true') == 3, "the last hook"
+        )
+    else:
+        assert await talk.ask("second") == "done"
+    for request in llm.requests[1:]:
+        assert "A review says:\\neval is bad" in str(request.body["messages"][-1])
+
+
+async def test_hook_that_a_signal_ends_is_described(talks: Talks, llm: ScriptedLLM, home: Path) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "kill -9 $$"})
+    llm.script("Well.")
+    talk = await talks()
+    assert await talk.ask("first") == "done"
+    [told] = [notice.text for notice in talk.of(Notice) if "Hook" in notice.text]
+    assert told.endswith("was ended by SIGKILL.") and "None" not in told
+
+
+def test_hook_that_the_end_of_a_run_ends_is_no_warning(
+    run: Run, llm: ScriptedLLM, home: Path, workspace: Path, cli: Cli
+) -> None:
+    configure(
+        home / "hooks.json", {"SessionStart": "until [ -e never ]; do sleep 0.01; done"}, **{"async": True}
+    )
+    llm.script("Well.")
+    done = run("first")
+    assert done.code == 0 and not [line for line in done.of("notice") if "Hook" in line["text"]]
+    assert "was ended with the conversation" in cli("audit", "show", "latest").stdout
+
+
 async def test_an_idle_prompt_is_notified_until_the_next_one(
     talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +164,32 @@ async def test_a_boundary_happens_although_a_hook_hangs(
     await talk.conversation.context.compact()
     assert len(talk.of(BoundaryCommitted)) == 1
     assert any("took more than 0.3 s and was killed" in notice.text for notice in talk.of(Notice))
+
+
+async def test_a_dropped_message_is_in_no_input_of_a_hook(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    told, transcript = workspace / "told", workspace / "transcript"
+    read = f'tee -a {told} | sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\' | xargs cat > {transcript}'
+    events = "UserPromptSubmit", "Stop", "PreCompact", "PostCompact"
+    configure(home / "hooks.json", dict.fromkeys(events, read))
+    llm.script("Yes.", "Fine.", "A summary.")
+    talk = await talks()
+    await talk.ask("The key is key-4711-hush.")
+    assert "key-4711-hush" in transcript.read_text()
+    [prompt] = [message for message in talk.conversation.history if "4711" in message.text]
+    await talk.conversation.context.edit([ContextEdit("drop", prompt.id)])
+    told.unlink()
+    await talk.ask("go on")
+    assert "go on" in transcript.read_text() and "4711" not in transcript.read_text()
+    assert await talk.conversation.context.compact()
+    assert '"PreCompact"' in told.read_text() and '"PostCompact"' in told.read_text()
+    assert "4711" not in told.read_text() and "4711" not in transcript.read_text()
+    assert await talk.conversation.context.undo_compaction()
+    await talk.conversation.context.edit([ContextEdit("restore", prompt.id)])
+    llm.script("Yes.")
+    await talk.ask("and again")
+    assert "key-4711-hush" in transcript.read_text()
 
 
 async def test_hooks_cannot_block_a_boundary_after_an_overflow(

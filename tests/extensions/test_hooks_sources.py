@@ -103,8 +103,57 @@ def test_a_matcher_that_cannot_be_used_is_reported_and_other_events_run(
 ) -> None:
     configure(hooks, {"PreToolUse": ("*.py", "exit 2"), "PostToolUse": "echo x >> ran"})
     use_bash(llm)
-    assert "PreToolUse is not used: nothing to repeat" in notices(run("do it"))
+    told = notices(run("do it"))
+    assert 'PreToolUse is not used: write "matcher": "Edit|Write"' in told and "nothing to repeat" in told
     assert (workspace / "ran").exists()
+
+
+GROUP = '[{"matcher": "Bash", "hooks": [{"type": "command", "command": "..."}]}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (
+            '{"hooks":\n {"PreToolUse": oops}}',
+            f'write JSON like {{"hooks": {{"PreToolUse": {GROUP}}}}} (see line 2)',
+        ),
+        ("[]", f'write JSON like {{"hooks": {{"PreToolUse": {GROUP}}}}}'),
+        ('{"hooks": {"PreToolUse": "x"}}', f"PreToolUse is not used: write {GROUP}"),
+        ('{"hooks": {"PreToolUse": [{"matcher": "Bash", "command": "x"}]}}', f"write {GROUP}"),
+        ('{"hooks": {"PreToolUse": [{"hooks": ["x"]}]}}', f"write {GROUP}"),
+        (
+            '{"hooks": {"PreToolUse": [{"hooks": [{"command": "x", "timeout": "9"}]}]}}',
+            'write "timeout": 10, a n',
+        ),
+        (
+            '{"hooks": {"PreToolUse": [{"hooks": [{"cmd": "x"}]}]}}',
+            'without a command is not used: write "comm',
+        ),
+        ('{"hooks": {"Stop": [{"hooks": [{"type": "http", "url": "x"}]}]}}', 'write "type": "command"'),
+        (
+            '{"hooks": {"preToolUse": [{"hooks": [{"command": "x"}]}]}}',
+            "its hooks never run: write PreToolUse",
+        ),
+    ],
+)
+def test_doctor_fails_for_a_hook_that_is_not_used_and_says_what_to_write(
+    cli: Cli, hooks: Path, text: str, advice: str
+) -> None:
+    hooks.parent.mkdir(exist_ok=True)
+    hooks.write_text(text)
+    done = cli("doctor")
+    [said] = [line for line in done.stdout.splitlines() if str(hooks) in line and "config" not in line]
+    assert done.returncode == 1 and said.strip().startswith("fail") and advice in said, said
+    assert "Expected `" not in said and "malformed" not in said
+
+
+def test_doctor_lists_hooks_and_names_tables_of_settings(cli: Cli, hooks: Path, home: Path) -> None:
+    configure(hooks, {"PreToolUse": ("Bash", "true")})
+    assert f"ok    PreToolUse Bash: true  ({hooks})" in cli("doctor").stdout
+    (home / "config.toml").write_text('[hooks.PreToolUse]\ncommand = "x"\n')
+    done = cli("doctor")
+    assert done.returncode == 1 and "write a table [[hooks.PreToolUse]] with hooks = [{" in done.stdout
 
 
 # --- a project's hooks ------------------------------------------------------------------------------------

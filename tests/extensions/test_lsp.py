@@ -191,6 +191,40 @@ def test_places_obey_the_rules_of_grep(
     assert "Denied" in found[3] and "end with .py .pyi" in found[4] and "1 problem" in found[5]
 
 
+def test_a_query_is_each_whole_name_of_the_line(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path
+) -> None:
+    serve("columns")
+    source = ["def f(off):", "    off.f = f(f)", "    shop.tax = $f + tax2", "é𝔘f f"]
+    (workspace / "a.py").write_text("\n".join([*source, *(f"x{n}" for n in range(5, 40))]))
+    asked = {(1, "f"): [5], (2, "f"): [9, 13, 15], (2, "off"): [5], (3, "shop.tax"): [10], (4, "f"): [6]}
+    places = [{"action": "references", "file_path": "a.py", "line": n, "query": name} for n, name in asked]
+    found = go(run, llm, Reply(calls=[Call("lsp", {**place}) for place in places]))[1:]
+    for entry, lines in zip(found, asked.values(), strict=True):
+        assert [int(row.split(":")[1]) for row in entry.splitlines()] == lines, entry
+    place = {"action": "definition", "file_path": "a.py"}
+    for line, query in ((3, "f"), (1, "of"), (9, "f"), (1, "")):
+        [*_, refused] = go(run, llm, Reply(calls=[Call("lsp", {**place, "line": line, "query": query})]))
+        assert refused.startswith("Give the line and the column of a name")
+        assert ("f is on line 1, 2, 4." in refused) is (query == "f")
+
+
+@pytest.mark.parametrize(("version", "used"), [("7.0.2", "tsc"), ("5.9.3", "typescript-language-server")])
+def test_typescript_7_is_a_language_server(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, used: str
+) -> None:
+    for name in ("typescript/bin/tsc", "other/typescript-language-server"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "typescript" / "package.json").write_text(json.dumps({"version": version}))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tsc").symlink_to(tmp_path / "typescript" / "bin" / "tsc")
+    path = os.pathsep.join((str(tmp_path / "bin"), str(tmp_path / "other"), os.environ["PATH"]))
+    line = next(line for line in cli("doctor", env={"PATH": path}).stdout.splitlines() if ".ts .tsx" in line)
+    assert line.endswith(f"/{used}")
+
+
 def test_lsp_state_is_asked_again_after_a_boundary(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
     serve()
     llm.script(
@@ -247,7 +281,9 @@ def test_ruff_and_basedpyright_are_understood(
         Call("lsp", {"action": "definition", "file_path": "b.py", "line": 5, "query": "foo"}),
         Call("lsp", {"action": "references", "file_path": "a.py", "line": 4, "column": 5}),
         Call("lsp", {"action": "symbols", "file_path": "a.py", "query": "bar"}),
+        Call("lsp", {"action": "references", "file_path": "c.py", "line": 1, "query": "f"}),
     ]
+    (workspace / "c.py").write_text("def f(off: int) -> int:\n    return off\n\n\nx = f(f(1))\n")
     found = go(run, llm, edit(("return os.name", "return 1 + undefined")), Reply(calls=asked))
     lines = said(found[1])
     assert any("ruff: 2 new problems" in line for line in lines)
@@ -255,6 +291,7 @@ def test_ruff_and_basedpyright_are_understood(
     assert found[2] == "a.py:4: def foo() -> str:"
     assert {"b.py:1: from a import foo", "b.py:5: return foo()"} < set(found[3].splitlines())
     assert found[4] == "b.py:4: def bar() -> str:  (bar)"
+    assert found[5] == "c.py:1: def f(off: int) -> int:\nc.py:5: x = f(f(1))"
 
 
 @pytest.mark.parametrize("form", ["unversioned", "pull"])

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import socket
+import ssl
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +23,7 @@ from support.headless import Run
 from support.mcp_connection import connect
 from support.mcp_http_stand_in import AuthServer, HttpStandIn, protected_server
 
+from crushpy.extensions.mcp.login_index import LoginFile, LoginIndex
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import McpReport, ServerSpec
 from crushpy.settings.schema import McpOAuth
@@ -35,9 +38,9 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("keyring") / "keyring.json"
 
 
-def start(keyring: Path) -> McpProcess:
+def start(keyring: Path, *folders: str) -> McpProcess:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(SUPPORT))
+        patch.setenv("PYTHONPATH", ":".join((str(SUPPORT), *folders)))
         patch.setenv("PYTHON_KEYRING_BACKEND", "file_keyring.FileKeyring")
         patch.setenv("KEYRING_PROPERTY_FILE", str(keyring))
         return McpProcess()
@@ -142,8 +145,8 @@ async def test_a_metadata_document_stands_for_a_registration(process: McpProcess
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"state": "another-state-of-some-length"}, "State parameter mismatch"),
-        ({"iss": "https://example.com"}, "iss"),
+        ({"iss": "https://example.com"}, "iss mismatch"),
+        ({"iss": ""}, "iss"),
         ({"error": "access_denied"}, "the login was refused: access_denied"),
     ],
 )
@@ -158,6 +161,121 @@ async def test_a_false_answer_of_the_browser_ends_the_login(
         assert not auth.of("/token")
         [sent] = [request for request in auth.received if request.path.startswith("/authorize")]
         assert not is_open(int(sent.query["redirect_uri"].split(":")[2].split("/")[0]))
+
+
+async def test_answers_of_other_programs_are_ignored_during_a_login(process: McpProcess, spec: Any) -> None:
+    foreign = (
+        "error=access_denied",
+        "error=x&state=guess",
+        "code=c&state=",
+        "state=guess&code=c",
+        "code=c",
+        "",
+    )
+    with protected_server() as (server, auth):
+        refused: list[int] = []
+
+        def answer_as_another_program(answer: dict[str, str]) -> dict[str, str]:
+            page = [request for request in auth.received if request.path.startswith("/authorize")][-1]
+            for query in (*foreign, f"state={answer['state']}"):
+                with pytest.raises(urllib.error.HTTPError) as failed:
+                    urllib.request.urlopen(f"{page.query['redirect_uri']}?{query}", timeout=60)
+                refused.append(failed.value.code)
+            return answer
+
+        auth.answer = answer_as_another_program
+        await log_in(process, spec(server))
+        assert refused == [400] * (len(foreign) + 1)
+        assert len(auth.of("/token")) == 1 and not auth.problems
+
+
+async def test_login_is_refused_when_the_page_and_the_token_endpoint_have_different_owners(
+    process: McpProcess, spec: Any
+) -> None:
+    mixed = {
+        "authorization_endpoint": "http://127.0.0.2:1/authorize",
+        "authorization_response_iss_parameter_supported": False,
+    }
+    with protected_server(**mixed) as (server, auth):
+        with pytest.raises(McpError, match=r"sends you to the login page of 127\.0\.0\.2:1"):
+            await log_in(process, spec(server))
+        assert not auth.of("/token")
+
+
+@pytest.mark.parametrize("path", ["/token", "/register", "/.well-known/oauth-authorization-server"])
+async def test_redirects_of_an_authorization_server_are_not_followed_to_another(
+    process: McpProcess, spec: Any, path: str
+) -> None:
+    with protected_server() as (server, auth), protected_server() as (_, other):
+        auth.redirects[path] = f"{other.origin}{path}"
+        with pytest.raises(McpError):
+            await log_in(process, spec(server))
+        assert not other.received
+
+
+async def test_a_token_endpoint_that_redirects_gets_no_second_refresh(process: McpProcess, spec: Any) -> None:
+    with protected_server() as (server, auth), protected_server() as (_, other):
+        await log_in(process, spec(server))
+        await connect(process, spec(server))
+        auth.access.clear()
+        auth.redirects["/token"] = f"{other.origin}/token"
+        with pytest.raises(McpError):
+            await call(process)
+        assert not other.received
+
+
+async def test_a_refresh_token_that_is_not_rotated_is_kept(process: McpProcess, spec: Any) -> None:
+    with protected_server() as (server, auth):
+        auth.rotates = False
+        await log_in(process, spec(server))
+        await connect(process, spec(server))
+        for _ in range(2):
+            auth.access.clear()
+            assert await call(process) == 'tool_001 got {"x": 1}'
+        assert len({sent.form.get("refresh_token") for sent in auth.of("/token")}) == 2  # none, and the first
+
+
+CHANGING_DNS = """
+import socket
+resolve = socket.getaddrinfo
+
+def getaddrinfo(host, port, *options, **named):
+    if host in ("shop.example.test", b"shop.example.test"):
+        host = "1.1.1.1" if port is None else "127.0.0.1"
+    return resolve(host, port, *options, **named)
+
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+@pytest.mark.parametrize("expired", [False, True])
+async def test_a_token_is_not_sent_when_a_name_leads_elsewhere_after_the_check(
+    tmp_path: Path,
+    keyring: Path,
+    spec: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    certificate: Path,
+    server_tls: ssl.SSLContext,
+    expired: bool,
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CHANGING_DNS)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server = HttpStandIn(tls=server_tls)
+    server.url = f"https://shop.example.test:{server.port}/mcp"
+    one = spec(server, private_hosts=False)
+    LoginFile(one).write_index(LoginIndex("https://issuer.test"))
+    fields = {"token_endpoint": f"https://shop.example.test:{server.port}/token", "access_token": "access"}
+    fields |= dict.fromkeys(("resource", "client_id", "client_secret", "auth_method"), "")
+    login = {**fields, "refresh_token": "refresh", "refresh_at": 0 if expired else None}
+    known = json.loads(keyring.read_text()) if keyring.exists() else {}
+    known[f"crushpy/mcp https://issuer.test {server.url}"] = json.dumps(login)
+    keyring.write_text(json.dumps(known))
+    deceived = start(keyring, str(tmp_path))
+    with pytest.raises(McpError, match=r"shop\.example\.test is in a private network"):
+        await connect(deceived, one)
+    deceived.end()
+    server.close()
+    assert not server.received
 
 
 async def test_a_server_without_pkce_is_refused(process: McpProcess, spec: Any) -> None:

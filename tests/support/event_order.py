@@ -8,6 +8,7 @@ from crushpy.core.events import (
     BoundaryCommitted,
     BranchOpened,
     BranchReturned,
+    Compacting,
     Error,
     Event,
     MessageCommitted,
@@ -50,6 +51,7 @@ class _Order:
         self.queued: set[str] = set()  # prompts that wait
         self.unanswered = True  # nothing of a reply has come since the prompt
         self.returns = False  # the prompt of the turn that ended may be queued again
+        self.compacting = False  # a compaction that the user asked for has begun
         self.unsent = False  # an error kept the prompt from being stored
 
     def check(self) -> None:
@@ -89,8 +91,10 @@ class _Order:
                 self.committed = False
                 if isinstance(event, TextDelta):
                     self.streamed.append(event.text)
+            case Compacting():
+                self.compacting = True
             case Retry():
-                assert self.in_turn, f"{where}: outside a turn"
+                assert self.in_turn or self.compacting, f"{where}: outside a turn"
                 self.streamed = []
             case MessageCommitted():
                 assert self.in_turn, f"{where}: outside a turn"
@@ -102,7 +106,9 @@ class _Order:
                 assert self.committed, f"{where}: before its message"
                 assert event.id not in self.calls and event.id not in self.finished, f"{where}: id used twice"
                 self.calls[event.id] = "called"
-            case ApprovalNeeded() if event.name == "hooks" or "pin" in event.args:
+            case ApprovalNeeded() if event.name in ("view", "bash") and event.id not in self.calls:
+                self.calls[event.id] = "of a task"  # a file that the prompt mentions, or a command in it
+            case ApprovalNeeded() if event.name in ("hooks", "limit") or "pin" in event.args:
                 self.calls[event.id] = "of a task"  # it belongs to no call
             case ApprovalNeeded() if event.task:
                 assert self.calls.get(event.task) == "started", f"{where}: that task does not run"
@@ -131,7 +137,7 @@ class _Order:
                 assert not self.calls, f"{where}: while calls are open"
             case BoundaryCommitted() | BranchOpened():
                 assert not self.calls, f"{where}: while calls are open"
-                self.child_expected = True
+                self.child_expected, self.compacting = True, False
             case Error():
                 self.unsent = not self.in_turn
                 self.in_turn = self.after_error = True

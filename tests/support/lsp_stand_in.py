@@ -104,6 +104,9 @@ def handle(message: dict[str, Any]) -> None:
             sys.exit(3)
         uri = params["textDocument"]["uri"]
         root = uri.rpartition("/")[0]
+        if "columns" in WORDS:  # names the line whose number is the column
+            send({"id": message["id"], "result": [place(uri, params["position"]["character"])]})
+            return
         names = WORDS["places"].split(",") if "places" in WORDS else ["a.py"]
         send({"id": message["id"], "result": [place(f"{root}/{name}", 0) for name in names]})
     elif method == "workspace/symbol":

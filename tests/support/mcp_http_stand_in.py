@@ -8,6 +8,7 @@ import hashlib
 import json
 import queue
 import secrets
+import ssl
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ class Received:
 class Loopback:
     """An HTTP server in a thread. Subclasses have `respond`, and use `reply` in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.received: list[Received] = []
         outer = self
 
@@ -55,7 +56,12 @@ class Loopback:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.port = self._server.server_address[1]
+        self.origin = f"http://127.0.0.1:{self.port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
@@ -85,12 +91,16 @@ class AuthServer(Loopback):
     def __init__(self, **metadata: Any) -> None:
         super().__init__()
         self.metadata = metadata
+        self.redirects: dict[str, str] = {}
+        """Where a path sends its clients, in place of an answer."""
         self.resource = ""
         self.lifetime: int | None = 3_600
         self.clients: dict[str, str] = {}
         """Secrets by id; a client without one has an empty secret."""
         self.answer: Callable[[dict[str, str]], dict[str, str]] = lambda answer: answer
         """Changes what the browser is sent back with."""
+        self.rotates = True
+        """Each refresh brings another refresh token."""
         self.access: set[str] = set()
         self.refresh: set[str] = set()
         self.problems: list[str] = []
@@ -99,6 +109,8 @@ class AuthServer(Loopback):
 
     def respond(self, handler: Any, received: Received) -> None:
         match received.path:
+            case path if path in self.redirects:
+                reply(handler, 307, Location=self.redirects[path])
             case "/.well-known/oauth-authorization-server":
                 reply(handler, 200, self._metadata())
             case "/register":
@@ -165,7 +177,7 @@ class AuthServer(Loopback):
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
             fine = fine and self._check(query["code_challenge"] == challenge, "wrong verifier")
         elif form["refresh_token"] in self.refresh:
-            self.refresh.remove(form["refresh_token"])
+            self.refresh -= {form["refresh_token"]} if self.rotates else set()
         else:
             fine = self._check(False, "a refresh token was used twice")
         if not fine:
@@ -173,17 +185,25 @@ class AuthServer(Loopback):
             return
         access, refresh = f"access-{secrets.token_hex(4)}", f"refresh-{secrets.token_hex(4)}"
         self.access.add(access)
-        self.refresh.add(refresh)
         expiry = {} if self.lifetime is None else {"expires_in": self.lifetime}
-        answer = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, **expiry}
+        answer = {"access_token": access, "token_type": "Bearer", **expiry}
+        if self.rotates or form["grant_type"] == "authorization_code":
+            self.refresh.add(refresh)
+            answer["refresh_token"] = refresh
         reply(handler, 200, answer)
 
 
 class HttpStandIn(Loopback):
     """The stand-in over HTTP. With `auth` it accepts the tokens of that server only."""
 
-    def __init__(self, *words: str, count: int = 3, auth: AuthServer | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *words: str,
+        count: int = 3,
+        auth: AuthServer | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(tls)
         self.stand_in = StandIn(count, *words)
         self.auth = auth
         self.wanted_scope = ""

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Diff, Json, ToolCall
 from crushpy.core.paths import Paths, project_root
 from crushpy.engine.approvals import Approvals
-from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
+from crushpy.engine.hooks import MAX_SENT_BACK, NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.hooks import hook_config
 from crushpy.extensions.hooks.hook_config import HookCommand, HookSetup, hooks_text
@@ -28,7 +28,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import AuditEntry
 from crushpy.tools.base import Workspace
 from crushpy.tools.errors import ToolError
-from crushpy.tools.shell.command_output import Output
+from crushpy.tools.shell.command_output import LiveOutput, Output
 from crushpy.util.spawn import spawn
 
 TIMEOUT_S = 60.0
@@ -54,7 +54,7 @@ class CommandHooks(Hooks):
         workspace: Workspace,
         emit: Emit,
     ) -> None:
-        self._hooks, self._problems, runner, project = configured
+        self._hooks, self.problems, runner, project = configured
         self._project = os.path.realpath(project)
         self._session, self._approvals, self._workspace, self._emit = session, approvals, workspace, emit
         self._root = project_root(workspace.cwd)
@@ -66,8 +66,12 @@ class CommandHooks(Hooks):
         """Why the project's hooks may not run, by their text; empty if they may."""
         self._asking = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
-        for problem in self._problems:
-            emit(Notice(f"Hooks: {problem}", "warning"))
+        self._late: list[str] = []
+        """What hooks in the background have for the agent, until it can be told."""
+        self._woken: list[str] = []
+        """What has woken the agent since the user's last prompt."""
+        self._wake: Callable[[str], bool] = lambda _: False
+        self._closing = False
 
     async def fire(self, event: HookEvent) -> HookReply:
         if self._idle is not None:
@@ -89,15 +93,18 @@ class CommandHooks(Hooks):
         chosen = [hook for hook in self._hooks if hook.matches(name, names, given)]
         if any(hook.project for hook in chosen) and not await self._accepted():
             chosen = [hook for hook in chosen if not hook.project]
-        if not chosen:
-            return NO_REPLY
-        data = self._payload(name, fields, event.task)
-        for hook in chosen:
-            if hook.background:
-                spawn(self._run(hook, data))
-        reply = merge_replies(
-            await asyncio.gather(*(self._run(hook, data) for hook in chosen if not hook.background))
+        if name == "UserPromptSubmit" and fields["prompt"] not in self._woken:
+            self._woken.clear()
+        late = (
+            self._take_late() if name in ("UserPromptSubmit", "PostToolUse") and not event.task else NO_REPLY
         )
+        if not chosen:
+            return late
+        if name == "Stop" and self._woken:
+            fields = fields | {"stop_hook_active": True}
+        data = self._payload(name, fields, event.task)
+        replies = await asyncio.gather(*(self._reply_in_time(hook, data) for hook in chosen))
+        reply = merge_replies((late, *replies))
         if call is not None and reply.args is not None:
             reply = msgspec.structs.replace(reply, args=hook_config.own_args(call, reply.args))
         return reply
@@ -114,13 +121,43 @@ class CommandHooks(Hooks):
         common |= {"agent_id": task, "agent_type": "task"} if task else {"model": info.model}
         return msgspec.json.encode(common | fields)
 
-    async def _run(self, hook: HookCommand, data: bytes) -> HookReply:
-        """Runs a hook to its end or its timeout; then it and everything it started is killed."""
+    def _take_late(self) -> HookReply:
+        late, self._late = self._late, []
+        return HookReply(context="\n".join(late))
+
+    async def _reply_in_time(self, hook: HookCommand, data: bytes) -> HookReply:
+        """The reply of a hook, or none once it goes on in the background."""
+        detached: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        running = spawn(self._run(hook, data, detached))
+        if hook.is_async:
+            detached.set_result(0.0)
+        try:
+            await asyncio.wait((running, detached), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        return running.result() if running.done() and not detached.done() else NO_REPLY
+
+    async def _run(self, hook: HookCommand, data: bytes, detached: "asyncio.Future[float]") -> HookReply:
+        """Runs a hook to its end or its timeout; then it and everything it started is killed. If its first
+        line says that it goes on in the background, `detached` gets the seconds for that."""
         jobs = self._workspace.jobs if hook.project else self._own_jobs
-        limit = min(hook.timeout or TIMEOUT_S, LONGEST_S.get(hook.event, 10 * TIMEOUT_S))
+        usual = 10 * TIMEOUT_S if hook.is_async else TIMEOUT_S
+        limit = min(hook.timeout or usual, LONGEST_S.get(hook.event, 10 * TIMEOUT_S))
         named = f"CLAUDE_PROJECT_DIR={shlex.quote(str(self._root))}"
         named += f" CLAUDE_PLUGIN_ROOT={shlex.quote(hook.plugin)}" if hook.plugin else ""
-        output, errors = (Output(None, limit=MAX_OUTPUT_CHARS) for _ in range(2))
+        seen: list[str] = []
+
+        def hear(text: str) -> None:
+            seen.append(text)
+            line, ended, _ = "".join(seen).lstrip().partition("\n")
+            if ended and not detached.done() and (said := _read_json(line)).get("async") is True:
+                detached.set_result(float(said.get("asyncTimeout") or 0) / 1_000)
+
+        output, errors = (
+            Output(None, LiveOutput(hear), MAX_OUTPUT_CHARS),
+            Output(None, limit=MAX_OUTPUT_CHARS),
+        )
         process, code, started = None, None, time.monotonic()
         try:
             with tempfile.TemporaryFile() as given:
@@ -129,16 +166,25 @@ class CommandHooks(Hooks):
                 command, streams = f"export {named}\n{hook.command}", (errors, given.fileno())
                 process = jobs.run(command, self._workspace.cwd, output, streams=streams)
             in_time = await process.finish(limit)
+            if not in_time and detached.done():
+                limit = max(limit, min(detached.result(), 10 * TIMEOUT_S))
+                in_time = await process.finish(limit - (time.monotonic() - started))
             code = process.exit_code
             ended = f"exit code {code}" if in_time else f"took more than {limit:g} s and was killed"
+            if code is None and in_time:
+                why = process.trouble or f"was ended by {process.signal_name}"
+                ended = "was ended with the conversation" if self._closing else why
         except (ToolError, OSError) as error:
             ended = one_line(str(error))
         finally:
             if process is not None and not process.exited.is_set():
                 spawn(process.kill())
-        reply, notice = read_reply(hook, code, output.take().text, errors.take().text)
-        if notice or code not in (0, 2):
-            notice = notice if code == 0 else f"{ended}. {notice}".strip()
+        output_text = output.take().text
+        reply, notice = read_reply(hook, code, output_text, errors.take().text)
+        if detached.done():
+            notice = self._keep(hook, reply, output_text) or notice
+        if (notice or code not in (0, 2)) and not (code is None and self._closing):
+            notice = notice if code in (0, 2) else f"{ended}. {notice}".strip()
             self._emit(Notice(f"Hook {hook.event} ({one_line(hook.command)[:60]}): {notice}", "warning"))
         ended += f", {(time.monotonic() - started) * 1_000:.0f} ms"
         ended += f", {reply.decision}: {one_line(reply.reason)[:200]}" if reply.decision else ""
@@ -148,6 +194,22 @@ class CommandHooks(Hooks):
         self._unrecorded.append(AuditEntry("hook", body, self._session.info.id))
         spawn(self._record())
         return reply
+
+    def _keep(self, hook: HookCommand, reply: HookReply, output: str) -> str:
+        """Passes on what a hook in the background has found; returns what to tell the user about it."""
+        if reply.context:
+            self._late.append(reply.context)
+        if not hook.wakes or reply.decision != "deny" or len(self._woken) >= MAX_SENT_BACK:
+            return ""
+        found = f"{_text(hook.wake_message)}\n{reply.reason}".strip()
+        if self._wake(found):
+            self._woken.append(found)
+        else:
+            self._late.append(found)
+        return _text(_read_json(output).get("rewakeSummary") or hook.wake_summary) or "the agent is told"
+
+    def wake_with(self, wake: Callable[[str], bool]) -> None:
+        self._wake = wake
 
     async def _record(self) -> None:
         """Stores the records of runs, once their session is stored."""
@@ -188,15 +250,26 @@ class CommandHooks(Hooks):
     def describe(self) -> str:
         whole = ((f"{hook.event} {hook.matcher}".rstrip(), hook) for hook in self._hooks)
         lines = [f"- {when}: `{hook.command}` ({hook.file})" for when, hook in whole]
-        lines += [f"- not used: {problem}" for problem in self._problems]
+        lines += [f"- not used: {problem}" for problem in self.problems]
         runs = self._runs or ["- none yet"]
         return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *runs))))
 
     async def close(self) -> None:
+        self._closing = True
         if self._idle is not None:
             self._idle.cancel()
         await self._own_jobs.close()
         await self._record()
+
+
+def _read_json(output: str) -> Json:
+    """The object that a hook prints, or its first line that is one and not that of `async`; empty if none."""
+    for text in (output, *output.splitlines()):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            said = msgspec.json.decode(text, type=dict[str, Any])
+            if text is output or not said.get("async"):
+                return said
+    return {}
 
 
 def _text(value: object) -> str:
@@ -214,7 +287,7 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
     if not text.startswith("{"):
         return HookReply(context=_text(text) if event in ("SessionStart", "UserPromptSubmit") else ""), ""
     try:
-        said = msgspec.json.decode(text, type=dict[str, Any])
+        said = _read_json(text) or msgspec.json.decode(text, type=dict[str, Any])
         own = msgspec.convert(said.get("hookSpecificOutput") or {}, dict[str, Any])
         asked = msgspec.convert(own.get("decision") or {}, dict[str, Any])
         args = msgspec.convert(own.get("updatedInput") or asked.get("updatedInput"), dict[str, Any] | None)

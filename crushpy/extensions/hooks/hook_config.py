@@ -6,16 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from crushpy.context.overrides import apply_overrides, users_edits
 from crushpy.core.access import Access
 from crushpy.core.errors import SettingsError
 from crushpy.core.mcp_names import MCP_PREFIX
-from crushpy.core.messages import Json, Message, ToolCall
+from crushpy.core.messages import Json, Message, Overrides, ToolCall
 from crushpy.core.paths import PROJECT_HOOKS, Paths, private_dir
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.extension_files import Unreadable, read_extension
@@ -31,6 +33,18 @@ EVENTS = (
     *("PostToolUseFailure", "Notification", "Stop", "SubagentStop", "PreCompact", "PostCompact"),
 )
 _NAMES = re.compile(r"[\w ,|-]*")
+SETTINGS = Path("[hooks]")
+FORM = '[{"matcher": "Bash", "hooks": [{"type": "command", "command": "..."}]}]'
+"""The hooks of one event."""
+TOML_FORM = 'a table [[hooks.{event}]] with hooks = [{{ type = "command", command = "..." }}]'
+_EXAMPLES = {
+    "timeout": '"timeout": 10, a number of seconds',
+    "command": '"command": "...", one line for the shell',
+    "matcher": '"matcher": "Edit|Write", names of tools or a regular expression',
+    "if": '"if": "Bash(git commit:*)", a rule',
+    "async": '"async": true, or nothing',
+}
+"""How to write the fields of a hook whose value has another type."""
 
 
 class HookCommand(msgspec.Struct, frozen=True):
@@ -44,12 +58,21 @@ class HookCommand(msgspec.Struct, frozen=True):
     """A rule such as `Bash(git commit:*)` that the call must match."""
     background: bool = msgspec.field(default=False, name="async")
     wakes: bool = msgspec.field(default=False, name="asyncRewake")
+    """Runs in the background, and the agent gets what it objects to."""
+    wake_message: str = msgspec.field(default="", name="rewakeMessage")
+    """Before those words."""
+    wake_summary: str = msgspec.field(default="", name="rewakeSummary")
+    """What the user is told then."""
     event: str = ""
     matcher: str = ""
     file: Path = Path()
     project: bool = False
     """Its file belongs to the project, not to the user."""
     plugin: str = ""
+
+    @property
+    def is_async(self) -> bool:
+        return self.background or self.wakes
 
     def matches(self, event: str, names: Sequence[str], given: Json) -> bool:
         """Whether it is meant for an event about something of these `names`, with this tool input."""
@@ -60,6 +83,11 @@ class HookCommand(msgspec.Struct, frozen=True):
         if _NAMES.fullmatch(self.matcher):
             return any(name.strip() in names for name in re.split(r"[|,]", self.matcher))
         return any(re.search(self.matcher, name) for name in names)
+
+
+class HookGroup(msgspec.Struct, frozen=True):
+    hooks: list[HookCommand]
+    matcher: str | None = None
 
 
 def _meets(rule: str, names: Sequence[str], given: Json) -> bool:
@@ -73,7 +101,7 @@ def _files(
     paths: Paths, root: Path | None, settings: Json | None, *, plugins: bool
 ) -> Iterator[tuple[Path, str, Json | None]]:
     """Files that may configure hooks, the user's first; the plugin's folder; the content if it is known."""
-    yield Path("[hooks]"), "", settings or {}
+    yield SETTINGS, "", settings or {}
     yield paths.config_dir / "hooks.json", "", None
     for plugin in installed_plugins(paths) if plugins else ():
         for name in ("hooks/hooks.json", *plugin.named["hooks"]):
@@ -104,13 +132,21 @@ def read_hooks(
         if known is None and not file.is_file():
             continue
         own = {"file": file, "plugin": plugin, "project": root is not None and file.is_relative_to(root)}
+        text = "{}"
         try:
-            text = "{}" if known is not None else read_extension(file, file.parent)
+            text = text if known is not None else read_extension(file, file.parent)
             content = known or msgspec.json.decode(text, type=dict[str, Any])
             bare = {} if file.parent.name == ".claude" else content
             events = msgspec.convert(content.get("hooks", bare), dict[str, Any])
-        except (Unreadable, msgspec.MsgspecError, RecursionError) as error:
+        except (Unreadable, RecursionError) as error:
             problems.append(f"{file} is not used: {one_line(str(error))}")
+            continue
+        except msgspec.MsgspecError as error:
+            byte = re.search(r"byte (\d+)", str(error))
+            line = f" (see line {len(text.encode()[: int(byte[1])].splitlines()) or 1})" if byte else ""
+            problems.append(
+                f'{file} is not used: write JSON like {{"hooks": {{"PreToolUse": {FORM}}}}}{line}'
+            )
             continue
         for event, groups in events.items():
             where = f"{file}: {one_line(event)[:60]}"
@@ -118,24 +154,35 @@ def read_hooks(
                 if event in EVENTS:
                     found += _hooks(groups, {**own, "event": event}, where, problems)
                 elif event not in ("description", "$schema"):
-                    problems.append(f"{where} is not an event that crushpy has; its hooks never run")
-            except (msgspec.MsgspecError, re.error, RecursionError) as error:
-                problems.append(f"{where} is not used: {one_line(str(error))}")
+                    meant = "".join(get_close_matches(event, EVENTS, 1, 0.8))
+                    hint = f": write {meant}" if meant else f". There are: {', '.join(EVENTS)}"
+                    problems.append(f"{where} is not an event that crushpy has; its hooks never run{hint}")
+            except (msgspec.ValidationError, re.error, RecursionError) as error:
+                problems.append(f"{where} is not used: write {_advice(error, event, file)}")
     return found, list(dict.fromkeys(problems))
 
 
+def _advice(error: Exception, event: str, file: Path) -> str:
+    """What to write in place of something that cannot be read."""
+    if isinstance(error, re.error):
+        return f"{_EXAMPLES['matcher']}: {error}"
+    field = str(error).rpartition(".")[2].rstrip("`")
+    return _EXAMPLES.get(field) or (TOML_FORM.format(event=event) if file == SETTINGS else FORM)
+
+
 def _hooks(groups: Any, own: Json, where: str, problems: list[str]) -> Iterator[HookCommand]:
-    for group in msgspec.convert(groups, list[dict[str, Any]]):
-        matcher = msgspec.convert(group.get("matcher") or "", str)
+    for group in msgspec.convert(groups, list[HookGroup]):
+        matcher = group.matcher or ""
         re.compile("" if matcher == "*" else matcher)
-        for hook in msgspec.convert(group.get("hooks"), list[HookCommand]):
-            if hook.type != "command" or not hook.command.strip() or "\0" in hook.command:
-                problems.append(f"{where}: a hook of type {hook.type!r} is not used: it has no command")
-                continue
-            if hook.wakes:
-                problems.append(f"{where}: asyncRewake: the hook runs, but what it finds is not used")
-            background = hook.background or hook.wakes
-            yield msgspec.structs.replace(hook, **own, matcher=matcher, background=background)
+        for hook in group.hooks:
+            if hook.type != "command":
+                problems.append(f'{where}: a hook of type {hook.type!r} is not used: write "type": "command"')
+            elif not hook.command.strip() or "\0" in hook.command:
+                problems.append(
+                    f"{where}: a hook without a command is not used: write {_EXAMPLES['command']}"
+                )
+            else:
+                yield msgspec.structs.replace(hook, **own, matcher=matcher)
 
 
 def hooks_text(hooks: Iterable[HookCommand], root: Path) -> str:
@@ -224,23 +271,26 @@ def tool_response(call: ToolCall, given: Json, outcome: Outcome) -> Json:
 
 
 class TranscriptFile:
-    """A session as a file of JSON lines; each call of `write` appends what is new."""
+    """A session as a file of JSON lines, as the user left it; each call of `write` appends what is new."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._written: dict[str, int] = {}
+        self._written: dict[str, tuple[int, Overrides]] = {}
 
     def write(self, session: LiveSession) -> str:
         """The path of the file, which is complete up to now; empty if it cannot be written."""
-        name, done = session.info.id, self._written.get(session.info.id, 0)
+        name, edits = session.info.id, users_edits(session.overrides.values())
+        done, before = self._written.get(name, (0, edits))
+        done = done if before == edits else 0
+        shown = apply_overrides(session.history, edits)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_APPEND if done else os.O_TRUNC)
         try:
             path = private_dir(self._folder) / f"transcript-{name}.jsonl"
             with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-                file.writelines(_line(message, session) for message in session.history[done:])
+                file.writelines(_line(message, session) for message in shown[done:])
         except OSError:
             return ""
-        self._written[name] = len(session.history)
+        self._written[name] = len(shown), edits
         return str(path)
 
 

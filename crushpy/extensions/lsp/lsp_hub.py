@@ -152,23 +152,24 @@ class LspHub:
         if args.action == "diagnostics":
             found = await asyncio.gather(*(self._examine(key, None) for key in keys))
             return Outcome("\n".join(self._lines(dict(zip(keys, found, strict=True)), "problem")))
-        method, provider, params = "workspace/symbol", "workspaceSymbol", dict[str, Any](query=args.query)
+        method, provider, asked = "workspace/symbol", "workspaceSymbol", [dict[str, Any](query=args.query)]
         if args.action != "symbols":
             method, provider = f"textDocument/{args.action}", args.action
-            params = {"textDocument": {"uri": Path(path).as_uri()}, "position": _position(text, args)}
-            params["context"] = {"includeDeclaration": True}
+            about = {"textDocument": {"uri": Path(path).as_uri()}, "context": {"includeDeclaration": True}}
+            asked = [{**about, "position": position} for position in _positions(text, args)]
         for _, server in keys:
             async with server.ready_for(path):
                 if server.capabilities.get(f"{provider}Provider"):
                     server.show(path, text)
-                    return self._places(await server.request(method, params), context)
+                    answers = await asyncio.gather(*(server.request(method, params) for params in asked))
+                    return self._places(answers, context)
         raise ToolError(f"{', '.join(server.name for _, server in keys)} cannot find {args.action}.")
 
-    def _places(self, answer: Any, context: CallContext) -> Outcome:
-        """The places that a server names, within the limits and the path rules of grep."""
+    def _places(self, answers: Sequence[Any], context: CallContext) -> Outcome:
+        """The places that a server names, each once, within the limits and the path rules of grep."""
         is_skipped = context.agent.find_skipped("lsp", context.workspace.cwd, self._root)
-        found, texts = Matches(lambda path: path), dict[str, list[str]]()
-        for path, line, name in dict.fromkeys(_read_places(answer)):
+        found, texts = Matches(lambda path: path, context.agent.result_chars()), dict[str, list[str]]()
+        for path, line, name in dict.fromkeys(place for answer in answers for place in _read_places(answer)):
             real = os.path.realpath(path)
             if not Path(real).is_relative_to(self._root):
                 found.add(path, str(line + 1), f"(outside the workspace){name}")
@@ -197,14 +198,28 @@ def _read_places(answer: Any) -> Iterator[tuple[str, int, str]]:
             continue
 
 
-def _position(text: str, args: LspArgs) -> dict[str, int]:
-    """Where a name is, in the units of the protocol."""
+def _positions(text: str, args: LspArgs) -> list[dict[str, int]]:
+    """Where a name is, in the units of the protocol: at the column, or each time that the line has it."""
     lines = split_lines(normalize(text))
     line = lines[args.line - 1] if 1 <= args.line <= len(lines) else ""
-    start = args.column - 1 if args.column else line.find(args.query or "\n")
-    if not 0 <= start < len(line):
-        raise ToolError("Give the line and the column of a name, or the line and in query the name.")
-    return {"line": args.line - 1, "character": len(line[:start].encode("utf-16-le")) // 2}
+    name = _whole_name(args.query.strip())
+    starts = [args.column - 1] if args.column else [found.end() for found in name.finditer(line)]
+    starts = [start for start in starts if 0 <= start < len(line)]
+    if not starts:
+        others = [str(number) for number, other in enumerate(lines, 1) if name.search(other)][:MAX_LINES]
+        where = f" {args.query} is on line {', '.join(others)}." if args.query and others else ""
+        raise ToolError(f"Give the line and the column of a name, or the line and in query the name.{where}")
+    return [
+        {"line": args.line - 1, "character": len(line[:start].encode("utf-16-le")) // 2} for start in starts
+    ]
+
+
+def _whole_name(query: str) -> re.Pattern[str]:
+    """Matches up to the last name in `query`: in `shop.tax`, up to `tax`. A name is not a part of another."""
+    *before, name = re.split(r"(?<=[^\w$])(?=[\w$])", query) or [""]
+    end = r"(?![\w$])" if re.search(r"[\w$]\Z", name) else ""
+    begin = r"(?<![\w$])" if re.match(r"[\w$]", query) else ""
+    return re.compile(f"{begin}{re.escape(''.join(before))}(?={re.escape(name)}{end})" if query else r"(?!)")
 
 
 def _rows(found: Sequence[Diagnostic]) -> Iterator[str]:

@@ -173,8 +173,8 @@ class McpHub:
 
     def restart(self, name: str) -> None:
         one = self._find(name)
-        if self.needs_consent(one):
-            raise self._consent(one)
+        if needed := self.consent(name, restarts=True):
+            raise needed
         self._disconnect(one)
         self._open(one)
 
@@ -187,8 +187,8 @@ class McpHub:
     async def connect(self, name: str, emit: Callable[[str], None] = lambda _: None) -> Server:
         """Waits for a connection, and says so with `emit`. Raises ToolError or ConsentNeeded."""
         one = self._find(name)
-        if one.state != "ready" and self.needs_consent(one):
-            raise self._consent(one)
+        if needed := self.consent(name):
+            raise needed
         opened, began = self._open(one), time.monotonic()
         while not opened.done():
             await asyncio.wait([opened], timeout=1.0)
@@ -296,16 +296,19 @@ class McpHub:
             self._paths, "mcp server", config.where, config.definition, config.name
         )
 
-    def _consent(self, one: Server) -> ConsentNeeded:
+    def consent(self, server: str, *, restarts: bool = False) -> ConsentNeeded | None:
+        one = self._find(server)
+        if (one.state == "ready" and not restarts) or not self.needs_consent(one):
+            return None
         config, text = one.config, one.config.definition
         about: tuple[Kind, str] = "mcp server", config.where
         before = find_consent(self._paths, *about, config.name)
-        whose = "The editor" if config.origin == "editor" else "The project's .mcp.json"
+        whose = "the editor" if config.origin == "editor" else "the project's .mcp.json"
         changed = ", which has changed since you accepted it" if before else ""
         what = f"{whose} starts the MCP server {config.name}{changed}"
         shown = show_difference(before.definition if before else "", text)
         accept = partial(add_consent, self._paths, *about, text, config.name)
-        return _consent_needed(one, what, shown, accept)
+        return _consent_needed(one, what, shown, accept, one.command_line)
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
@@ -317,7 +320,7 @@ class McpHub:
             return
         name = one.config.name
         what = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
-        reason = f"The MCP server {name} has changed {what} since you accepted its tools"
+        reason = f"the MCP server {name} has changed {what} since you accepted its tools"
         shown = definitions.definition_diff(name, accepted, changed)
         raise _consent_needed(one, reason, shown, lambda: self._accept(one, changed))
 
@@ -342,10 +345,12 @@ class McpHub:
             one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
 
 
-def _consent_needed(one: Server, reason: str, diff: str, accept: Callable[[], None]) -> ConsentNeeded:
+def _consent_needed(
+    one: Server, reason: str, diff: str, accept: Callable[[], None], starts: str = ""
+) -> ConsentNeeded:
     name = f"{MCP_PREFIX}{one.config.name}"
     shown = Diff(name, diff, diff.count("\n+"), diff.count("\n-"))
-    return ConsentNeeded(Access(name, "none", writes=True, reason=one_line(reason)), shown, accept)
+    return ConsentNeeded(Access(name, "none", starts, writes=True, reason=one_line(reason)), shown, accept)
 
 
 def to_outcome(server: str, data: Json, context: CallContext) -> Outcome:

@@ -7,10 +7,12 @@ them.
 """
 
 import asyncio
+import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import closing, suppress
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 import httpx2
@@ -20,7 +22,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 
 from crushpy.extensions.mcp.login_index import LoginFile, LoginIndex
 from crushpy.extensions.mcp.wire import ServerSpec
-from crushpy.http.public_addresses import is_public
+from crushpy.http.public_addresses import is_public, read_address
 from crushpy.llm.key_store import KeyringUnusable, read_secret, write_secret
 from crushpy.security.private_files import locked
 
@@ -28,7 +30,9 @@ LOGIN_TIMEOUT_S = 300.0
 LOCK_TIMEOUT_S = REFRESH_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 60.0
 """A token is refreshed this long before it expires, or in the last tenth of a shorter life."""
-_PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou can close this page.\n"
+_PAGE = "HTTP/1.1 {}\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n{}\n"
+_RECEIVED = _PAGE.format("200 OK", "You can close this page.")
+_NOT_EXPECTED = _PAGE.format("400 Bad Request", "This is no answer to the login in progress.")
 
 
 class Login(msgspec.Struct):
@@ -86,11 +90,11 @@ class TokenAuth(httpx2.Auth):
         login = self._login = self._login or await asyncio.to_thread(self._read)
         if login is not None and login.refresh_at is not None and time.time() >= login.refresh_at:
             login = self._login = await asyncio.to_thread(self._refresh, login)
-        response = yield _with_token(request, login)
+        response = yield self._with_token(request, login)
         if response.status_code == 401 and login is not None:
             login = self._login = await asyncio.to_thread(self._refresh, login)
             if login is not None:
-                response = yield _with_token(request, login)
+                response = yield self._with_token(request, login)
         challenge = response.headers.get("www-authenticate", "")
         if response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in challenge):
             index = self._store.read_index()
@@ -98,6 +102,12 @@ class TokenAuth(httpx2.Auth):
             await asyncio.to_thread(self._store.write_index, index)
             self.login_needed = True
             raise ConnectionError("it needs login")
+
+    def _with_token(self, request: httpx2.Request, login: Login | None) -> httpx2.Request:
+        if login is None:
+            return request
+        request.headers["Authorization"] = f"Bearer {login.access_token}"
+        return only_to_checked(request, self._spec.private_hosts)
 
     def _read(self) -> Login | None:
         login = self._store.read()
@@ -125,7 +135,7 @@ class TokenAuth(httpx2.Auth):
                 auth = httpx2.BasicAuth(quote(login.client_id, safe=""), quote(secret, safe=""))
             elif secret:
                 form["client_secret"] = secret
-            answer = httpx2.post(login.token_endpoint, data=form, auth=auth, timeout=REFRESH_TIMEOUT_S)
+            answer = asyncio.run(self._post(login.token_endpoint, form, auth))
             if answer.status_code in (400, 401):
                 return None
             answer.raise_for_status()
@@ -133,12 +143,17 @@ class TokenAuth(httpx2.Auth):
             self._store.write(self._store.read_index().issuer, login)
             return login
 
+    async def _post(self, url: str, form: dict[str, str], auth: httpx2.Auth | None) -> httpx2.Response:
+        async with httpx2.AsyncClient(timeout=REFRESH_TIMEOUT_S) as client:
+            request = only_to_checked(client.build_request("POST", url, data=form), self._spec.private_hosts)
+            return await client.send(request, auth=auth)
+
 
 class LoginFlow(OAuthClientProvider):
     """The SDK's flow from the beginning, whose tokens are stored. It is its own TokenStorage."""
 
     def __init__(self, spec: ServerSpec, show: Callable[[str], None], listener: "CallbackListener") -> None:
-        self._spec, self._show = spec, show
+        self._spec, self._show, self._listener = spec, show, listener
         self._store = LoginStore(spec)
         self._begun = False
         address = f"http://127.0.0.1:{listener.port}/callback"
@@ -157,7 +172,7 @@ class LoginFlow(OAuthClientProvider):
             while True:
                 if outgoing is not request:
                     await self._check(str(outgoing.url))
-                response = yield outgoing
+                response = yield only_to_checked(outgoing, self._spec.private_hosts)
                 if not self._begun:
                     self._begun = True
                     await self._check(self._spec.url)
@@ -177,6 +192,11 @@ class LoginFlow(OAuthClientProvider):
         offered = self.context.oauth_metadata
         if offered and "S256" not in (offered.code_challenge_methods_supported or ()):
             raise ConnectionError("its authorization server does not support PKCE with S256")
+        if offered and not offered.authorization_response_iss_parameter_supported:
+            places = offered.issuer, offered.authorization_endpoint, offered.token_endpoint
+            issuer, page, endpoint = (_site(str(place)) for place in places)
+            if page not in (issuer, endpoint):  # it would get the code that another server issues
+                raise ConnectionError(f"its authorization server sends you to the login page of {page}")
         client = self.context.client_info
         if self._spec.client_secret and client is not None and offered is not None:
             methods = offered.token_endpoint_auth_methods_supported or ["client_secret_basic"]
@@ -184,6 +204,7 @@ class LoginFlow(OAuthClientProvider):
             client.token_endpoint_auth_method = "client_secret_basic" if basic else "client_secret_post"
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
+        self._listener.state = query["state"]
         scopes = (
             f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.read_index().scopes}"
         )
@@ -228,6 +249,9 @@ class LoginFlow(OAuthClientProvider):
 class CallbackListener:
     """Receives the browser's answer on loopback, for the time of a login."""
 
+    state = ""
+    """What an answer has to repeat: any program of this machine can connect."""
+
     def __init__(self) -> None:
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -251,18 +275,14 @@ class CallbackListener:
         with suppress(OSError, ValueError):
             line = (await reader.readline()).decode("ascii", "replace").split()
             where = urlsplit(line[1] if len(line) > 1 else "/")
-            writer.write(_PAGE)
-            await writer.drain()
             said = dict(parse_qsl(where.query))
-            if where.path == "/callback" and {"code", "error"} & said.keys() and not self._answer.done():
+            ours = secrets.compare_digest(said.get("state", "").encode(), self.state.encode())
+            expected = bool(self.state and ours and {"code", "error"} & said.keys())
+            writer.write((_RECEIVED if expected else _NOT_EXPECTED).encode())
+            await writer.drain()
+            if expected and not self._answer.done():
                 self._answer.set_result(said)
         writer.close()
-
-
-def _with_token(request: httpx2.Request, login: Login | None) -> httpx2.Request:
-    if login is not None:
-        request.headers["Authorization"] = f"Bearer {login.access_token}"
-    return request
 
 
 def _origin(url: str) -> str:
@@ -270,14 +290,42 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def check_endpoint(url: str, private_hosts: bool) -> None:
-    """Raises ConnectionError unless credentials may be sent there."""
+def _site(url: str) -> str:
+    """The domain of a server: hosts of one owner usually share its last two names."""
+    host = urlsplit(url).hostname or ""
+    named = "." in host and read_address(host) is None
+    return ".".join(host.split(".")[-2:]) if named else urlsplit(url).netloc
+
+
+def only_to_checked(request: httpx2.Request, private_hosts: bool) -> httpx2.Request:
+    """The request, which is sent only if the address that its name has led to may get credentials: it may be
+    another one than `check_endpoint` found before."""
+    host = ""
+
+    async def trace(event: str, info: dict[str, Any]) -> None:
+        nonlocal host
+        host = info["host"] if event == "connection.connect_tcp.started" else host
+        if event == "connection.connect_tcp.complete" and host == request.url.raw_host.decode():  # no proxy
+            stream = info["return_value"]
+            try:
+                check_endpoint(str(request.url), private_hosts, stream.get_extra_info("server_addr")[0])
+            except ConnectionError:
+                await stream.aclose()
+                raise
+
+    request.extensions["trace"] = trace
+    return request
+
+
+def check_endpoint(url: str, private_hosts: bool, address: str = "") -> None:
+    """Raises ConnectionError unless credentials may be sent there. `address`: of a connection to it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
-        public = {is_public(str(info[4][0])) for info in socket.getaddrinfo(host, None)}
+        found = [address] if address else [str(info[4][0]) for info in socket.getaddrinfo(host, None)]
     except (OSError, ValueError):
         raise ConnectionError(f"the login endpoint {host} cannot be resolved") from None
+    public = set(map(is_public, found))
     if parts.scheme != "https" and (not private_hosts or True in public):
         raise ConnectionError(f"the login endpoint {parts.scheme}://{host} is not https")
     if False in public and not private_hosts:
