@@ -11,8 +11,11 @@ from crushpy.security.sanitize import one_line
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 TRYING = "trying again in"
-_BAR_OF_PHASE = {events.MAKING_SUMMARY: events.MAKING_SUMMARY, WAITING: events.LOADING}
-"""Phases of a turn whose text is replaced by a progress bar of that name."""
+_BARS_OF_PHASE = {
+    events.MAKING_SUMMARY: (events.MAKING_SUMMARY,),
+    WAITING: (events.LOADING, events.READING_PROMPT),
+}
+"""Phases of a turn whose text is replaced by a progress bar of one of these names."""
 CHARS_PER_TOKEN = 4
 """Used for streamed text until the provider reports the number of tokens."""
 MAX_LINE_CHARS = 2_000
@@ -201,7 +204,7 @@ class Activity:
             oldest = min(tool.since for tool in tools)
             yield ActivityRow(f"Running {len(tools)} calls", self._age(oldest), self._tokens())
         elif self._phase and not self._asked and not tasks:
-            if _BAR_OF_PHASE.get(self._phase) in self._progress:
+            if any(bar in self._progress for bar in _BARS_OF_PHASE.get(self._phase, ())):
                 return
             if self._phase == TRYING and (retry := self._retry) is not None:
                 what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
@@ -228,9 +231,11 @@ class Activity:
         )
 
     def _bar(self, progress: events.Progress, since: float) -> ActivityRow:
+        counts = f"{progress.done:,} of {progress.total:,} tokens"
         return ActivityRow(
             progress.what,
             self._age(since),
+            counts if progress.what == events.READING_PROMPT else "",
             done=progress.done,
             total=progress.total,
             moves=not progress.total,

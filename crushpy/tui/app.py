@@ -55,6 +55,7 @@ class CrushpyApp(AdaptedApp):
     TITLE = "crushpy"
     CSS = """
     ToastRack { dock: top; align: right top; margin: 0; max-height: 50%; overflow-y: hidden; }
+    OverlayScreen ToastRack { dock: bottom; align: right bottom; margin: 0 1 5 0; }
     Toast { margin: 0; padding: 0 1; }
     """
     ENABLE_COMMAND_PALETTE = True

@@ -9,8 +9,11 @@ from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crushpy.engine.approvals import Answer
     from crushpy.tui.screens.chat_host import ChatHost
+    from crushpy.tui.widgets.approval import ApprovalPanel
 
 
 class ChatEvents:
@@ -23,9 +26,12 @@ class ChatEvents:
     def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
         chat = self._chat
+        talking = chat.feed.talking
         chat.feed.hear(event)
         chat.status.hear(event)
         chat.activity.hear(event)
+        if chat.feed.talking != talking:
+            self.show_queue()
         if type(event) is events.TextDelta:
             return
         match event:
@@ -78,8 +84,6 @@ class ChatEvents:
         self._chat.say(event.words + hint)
 
     def _ask(self, event: events.ApprovalNeeded) -> None:
-        from crushpy.tui.widgets.approval import ApprovalPanel
-
         chat = self._chat
 
         def answer(answer: "Answer") -> None:
@@ -87,10 +91,23 @@ class ChatEvents:
                 chat.conversation.answer(event.id, answer)
 
         chat.add_class("-asking", update=False)
-        palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
-        chat.mount(ApprovalPanel(event, palette, has_draft, chat.keep, answer), before=chat.strip)
+        self._mount(event, chat.keep, answer)
         self._more_to_ask = event.place[0] < event.place[1]
-        call_attention(app_of(chat), f"crushpy asks: {event.title or event.name}")
+        call_attention(app_of(chat), f"crushpy asks: {event.title}")
+
+    def _mount(
+        self,
+        question: events.ApprovalNeeded,
+        typed: "Callable[[str], None]",
+        answer: "Callable[[Answer], None]",
+    ) -> "ApprovalPanel":
+        from crushpy.tui.widgets.approval import ApprovalPanel
+
+        chat = self._chat
+        palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
+        panel = ApprovalPanel(question, palette, has_draft, typed, answer)
+        chat.mount(panel, before=chat.strip)
+        return panel
 
     def show_queue(self, *, waiting: bool | None = None) -> None:
         """`waiting`: queued prompts are sent with the next Enter, as always while no turn runs."""
@@ -107,7 +124,7 @@ class ChatEvents:
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self._chat.queue.has_focus:
                 self._chat.focus_controller.return_focus()
-            self._chat.queue.show(queued, waiting=waiting)
+            self._chat.queue.show(queued, waiting=waiting, talking=self._chat.feed.talking)
 
     def _name_window(self, *, busy: bool | None = None) -> None:
         conversation = self._chat.conversation
@@ -116,7 +133,7 @@ class ChatEvents:
             set_title(app_of(self._chat), f"{mark}{conversation.info.title or 'crushpy'}")
 
     def offer_plan(self) -> None:
-        from crushpy.tui.widgets.plan_card import QUESTION, SEND_BACK, WITH_QUESTIONS, PlanCard
+        from crushpy.core.access import AnswerChoice
 
         chat = self._chat
 
@@ -126,20 +143,30 @@ class ChatEvents:
             chat.keep(text)
 
         def answer(answer: "Answer") -> None:
-            if answer.key == SEND_BACK:
+            if answer.key == "3":
                 chat.prompt.focus()
                 return
             self.drop_plan()
             if chat.conversation is not None and answer.kind == "once":
-                mode = "ask" if answer.key == WITH_QUESTIONS else "edits"
+                mode = "edits" if answer.key == "2" else "ask"
                 chat.run_worker(chat.conversation.prompts.accept_plan(mode))
 
-        self.drop_plan()  # the card of the previous plan may still be there
-        palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
-        chat.mount(PlanCard(QUESTION, palette, has_draft, comment, answer), before=chat.queue)
+        self.drop_plan()  # the question about the previous plan may still be there
+        choices = (  # no letters: a comment may begin with one
+            AnswerChoice("1", "once", "Carry it out, ask before each change"),
+            AnswerChoice("2", "once", "Carry it out, and all edits in this conversation (Shift+Tab)"),
+            AnswerChoice("3", "deny", "No, and tell the agent what to change"),
+        )
+        question = events.ApprovalNeeded(
+            *("plan", "plan", dict[str, object](), (), "", ""),
+            choices=choices,
+            title="The plan is ready",
+            escape="stays in plan mode",
+        )
+        self._mount(question, comment, answer).add_class("plan")
 
     def drop_plan(self) -> None:
-        for card in self._chat.query("PlanCard"):
+        for card in self._chat.query("ApprovalPanel.plan"):
             if card.has_focus:
                 self._chat.prompt.focus()
             card.remove()
@@ -155,6 +182,6 @@ class ChatEvents:
     async def _review(self, event: events.ReviewNeeded) -> None:
         from crushpy.tui.screens.summary_review import ReviewScreen
 
-        verdict = await self._chat.show(ReviewScreen(event, self._chat.keep))
+        verdict = await self._chat.show(ReviewScreen(event, writing=bool(self._chat.prompt.draft)))
         if self._chat.conversation is not None and verdict is not None:
             self._chat.conversation.context.review(event.id, verdict)

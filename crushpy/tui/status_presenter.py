@@ -73,6 +73,7 @@ class StatusPresenter:
             generation=info.generation,
             depth=len(conversation.session.branches),
             cost=conversation.usage.cost,
+            budget=conversation.spending.left,
             jobs=len(conversation.workspace.jobs.running()),
             reading=_reading(conversation),
             forecast=turns_left_hint(conversation.context.forecast(costs=False)),

@@ -78,8 +78,15 @@ class TranscriptPresenter:
         self._branches: list[int] = []
         """The lines of the open branches, the outermost first."""
         self._last_message = ""
+        self._aside: int | None = None
+        """The last answer to a side question, which Esc folds."""
         self._card: int | None = None
         """The card whose tokens the next reply reports."""
+
+    @property
+    def talking(self) -> bool:
+        """Whether a reply is coming of which something was said."""
+        return self._reply is not None or self._thinking is not None
 
     def show(self, item: TranscriptItem) -> None:
         """Adds an item that does not come from an event."""
@@ -133,7 +140,7 @@ class TranscriptPresenter:
         `opening` is the boundary it begins with, `states` tells which messages are not sent whole,
         `marks` what happened between its messages, and `branches` which of them are in a branch.
         """
-        self._reply = self._thinking = self._card = self._branch_call = None
+        self._reply = self._thinking = self._card = self._branch_call = self._aside = None
         self._tools.clear()
         self._branches.clear()
         first = {branch.first: branch for branch in branches}
@@ -206,7 +213,19 @@ class TranscriptPresenter:
                 self._hear_of_calls(event)
 
     def show_note(self, note: TimelineNote) -> None:
-        self.show(_mark_item(note))
+        """The answer to a side question opens in its place, until it is folded."""
+        item = _mark_item(note)
+        if not isinstance(item, ToolItem):
+            self.show(item)
+            return
+        item = msgspec.structs.replace(item, answer="Esc folds · Tab, then c copies")
+        self._aside = self._view.add(item)
+        self._view.interaction.open_new(self._aside)
+
+    def fold_aside(self) -> bool:
+        """Folds the last answer to a side question; False if it is not open."""
+        key, self._aside = self._aside, None
+        return key is not None and self._view.interaction.fold(key)
 
     def _hear_of_calls(self, event: events.Event) -> None:
         match event:
@@ -323,7 +342,7 @@ def _part_items(message: Message, opening: "OpeningBoundary | None") -> Iterable
             case Note() if (report := part.branch) is not None:
                 item = ToolItem("", "branch", report.goal, message_id=message.id)
                 yield _finished(item, ToolResult("", "branch", report.text, display=report))
-            case Note() if not part.about:
+            case Note() if not part.about and part.origin != "file":  # a notice tells of a file
                 yield NoticeItem(f"Told the model: {part.text}")
             case Thinking():
                 if part.text:

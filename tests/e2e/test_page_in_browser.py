@@ -191,3 +191,114 @@ async def test_damaged_and_empty_conversations_are_shown(tmp_path: Path) -> None
         for words in ("bash", "failed", "view", "no result", "No usage was recorded"):
             assert words in text
         await no_complaints(page, file)
+
+
+MARKDOWN = """## Plan
+
+1. read
+2. *change* ~~nothing~~
+
+- a
+  - nested
+
+| file | lines |
+| --- | ---: |
+| `a.py` | 12 |
+
+> quoted
+
+```python
+def total():  # all
+    return "x" + 1
+```
+
+[good](https://example.org/a) [bad](javascript:window.bad=3) <https://example.org/b> [data](data:text/html,x)
+![picture](https://example.org/p.png) <b onclick="window.bad=4">bold</b> https://example.org/c.
+"""
+
+
+async def a_long_turn(store: Store):
+    info = a_session(title="steps")
+    await store.sessions.create(info, said("go " + "on and on " * 400))
+    for number in range(9):
+        call = ToolCall(f"c{number}", "bash", {"command": f"step {number}"})
+        await store.messages.add(info.id, replied("", call, usage=Usage(900, 20, 300, 0, 0.01)))
+        ended = "interrupted" if number == 8 else ""
+        result = ToolResult(call.id, "bash", f"output {number}", is_error=number > 6, ended=ended)
+        await store.messages.add(info.id, Message(new_id(), "tool", (result,), time.time()))
+    await store.messages.add(info.id, replied(MARKDOWN))
+    return await continued(store, info, "## Goal\nMore.", "go on", "Gone on.")
+
+
+async def test_markdown_is_rendered_with_colours_and_safe_links(tmp_path: Path) -> None:
+    file = await export(tmp_path, a_long_turn)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        for found in (
+            "ol > li em",
+            "s",
+            "ul ul li",
+            "td.right",
+            "blockquote p",
+            "table code",
+            "pre .keyword",
+        ):
+            assert await page.run(f"!!document.querySelector('.text {found}')"), found
+        colours = "[...document.querySelectorAll('.text pre span')].map(e => getComputedStyle(e).color)"
+        assert len(set(await page.run(colours))) >= 4
+        links = "[...document.querySelectorAll('.text a')].map(a => [a.getAttribute('href'), a.rel])"
+        assert await page.run(links) == [
+            [f"https://example.org/{name}", "noopener noreferrer nofollow"]
+            for name in ("a", "b", "p.png", "c")
+        ]
+        assert await page.run("window.bad === undefined && !document.querySelector('img, b')")
+        await no_complaints(page, file)
+
+
+async def test_steps_of_a_turn_and_long_prompts_are_folded(tmp_path: Path) -> None:
+    file = await export(tmp_path, a_long_turn)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        group = "document.querySelector('details.steps')"
+        words = await page.run(f"{group}.querySelector('summary').textContent")
+        assert words.startswith("9 steps · 9 calls · 1 failed · 1 interrupted")
+        assert await page.run(f"!{group}.open && {group}.querySelectorAll('article').length === 9")
+        prompt = "document.querySelector('article.user')"
+        assert await page.run(f"{prompt}.textContent.length") < 2_000
+        await page.run(f"{prompt}.querySelector('button').click()")
+        assert await page.run(f"{prompt}.textContent.length") > 4_000
+        await page.press("/", "/")
+        await page.type("output 8")
+        await page.until("document.getElementById('found').textContent === '1 message'")
+        await page.press("Enter")
+        await page.until(f"{group}.open && document.querySelector('mark')")
+        await no_complaints(page, file)
+
+
+async def test_a_link_opens_at_a_boundary_or_a_message(tmp_path: Path) -> None:
+    file = await export(tmp_path, a_long_turn)
+    async with open_web_browser(tmp_path, "--window-size=1280,300") as page:
+        await page.open(file)
+        link = await page.run("document.querySelector('.card .anchor').getAttribute('href')")
+        top = "document.querySelector('.card').getBoundingClientRect().top"
+        await page.run(f"location.hash = '{link}'")
+        await page.until(f"{top} >= 0 && {top} < innerHeight")
+        assert await page.run("document.querySelector('section.target').id") == "session-1"
+        step = await page.run("document.querySelectorAll('.steps .anchor')[3].getAttribute('href')")
+        await page.run(f"location.hash = '{step}'")
+        await page.until("document.querySelector('.steps').open && document.querySelector('article.target')")
+        assert "step 3" in await page.run("document.querySelector('article.target').textContent")
+        await no_complaints(page, file)
+
+
+async def test_page_fits_a_narrow_screen(tmp_path: Path) -> None:
+    file = await export(tmp_path, a_long_turn)
+    async with open_web_browser(tmp_path) as page:
+        await page.call(
+            "Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=True
+        )
+        await page.open(file)
+        assert await page.run("innerWidth") == 400
+        assert await page.run("document.documentElement.scrollWidth") <= 400
+        assert await page.run("parseFloat(getComputedStyle(document.querySelector('.text')).fontSize)") >= 14
+        await no_complaints(page, file)

@@ -20,7 +20,6 @@ from crushpy.tui.app import CrushpyApp
 from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
-from crushpy.tui.widgets.plan_card import PlanCard
 
 MODEL = "openai/test-model"
 PATIENCE = 60
@@ -71,7 +70,7 @@ class Driven:
 
     @property
     def approval(self) -> ApprovalPanel | None:
-        panels = [panel for panel in self.chat.query(ApprovalPanel) if not isinstance(panel, PlanCard)]
+        panels = [panel for panel in self.chat.query(ApprovalPanel) if not panel.has_class("plan")]
         return panels[0] if panels else None
 
     # --- waiting -----------------------------------------------------------------------------------------

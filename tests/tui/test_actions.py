@@ -222,15 +222,16 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
         await app.sees("no forecast yet")
         await app.press("escape")
         await talked(app)
+        await app.until(lambda: app.conversation.session.usage.total == 13_164, "the title is counted too")
         assert "turns left" not in app.text
         await command(app, "/cost")
         await app.shows(PanelScreen)
         await app.sees(
             "Cost",
-            "This conversation: 13,100 tokens (13,000 in, 100 out), $0.0270",
+            "This conversation: 13,164 tokens (13,063 in, 101 out), $0.0270",
             "tokens a turn",
             "compacting now",
-            "13,100 tokens, $0.0270 (the last 30 days)",
+            "13,164 tokens, $0.0270 (the last 30 days)",
             "By conversation",
         )
         await app.press("escape")

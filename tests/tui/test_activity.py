@@ -10,11 +10,10 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.core.events import PromptCommitted, TurnEnded
+from crushpy.core.events import READING_PROMPT, Progress, PromptCommitted, TurnEnded
 from crushpy.core.messages import Usage
 from crushpy.tui.activity import Activity, brief_duration
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.status_bar import StatusBar
 
 pytestmark = pytest.mark.slow
@@ -41,6 +40,17 @@ async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwar
         llm.release()
         await app.sees("Hello.")
         await rests(app)
+
+
+def test_reading_of_the_prompt_is_shown_in_tokens_instead_of_waiting() -> None:
+    activity = Activity(lambda: 7.0, lambda: 2_200)
+    activity.hear(PromptCommitted("m", "hi"))
+    assert [row.what for row in activity.rows()] == ["Waiting for the model"]
+    activity.hear(Progress(READING_PROMPT, 1_400, 2_200))
+    (row,) = activity.rows()
+    assert (row.what, row.more) == ("The server is reading the prompt", "1,400 of 2,200 tokens")
+    activity.hear(Progress(READING_PROMPT, 2_200, 2_200))
+    assert [row.what for row in activity.rows()] == ["Waiting for the model"]
 
 
 async def test_layout_stays_when_work_begins_or_ends(start: Start, llm: ScriptedLLM) -> None:
@@ -224,9 +234,8 @@ async def test_activity_shows_the_smaller_request_after_a_compaction(start: Star
 
 
 async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
-    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+    start: Start, llm: ScriptedLLM
 ) -> None:
-    monkeypatch.setattr(grace_period, "GRACE", 0.001)
     llm.script(
         Reply("word " * 4_000),
         "Counted.",
@@ -242,7 +251,6 @@ async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
         llm.release()
         await app.sees("Compaction", "Accept")
         await app.until(lambda: not app.chat.activity.ticking, "the ticks to end")
-        await app.until(lambda: app.app.screen.has_class(grace_period.ARMED), "keys to count")
         await app.press("a")
         await app.sees("session 2")
         await rests(app)

@@ -84,7 +84,7 @@ async def test_typing_on_decides_nothing_and_every_letter_is_in_the_draft(
         await app.type("and 1234")
         await send(app.pilot, events.Paste(", many\nlines"))
         await app.until(lambda: app.chat.prompt.draft == "look at the classes\nand 1234, many\nlines")
-        assert app.approval is panel and not panel.has_class("denying")
+        assert app.approval is panel and not panel.has_class("-writing")
         assert "[y] Yes" not in app.text
         assert grace_period.ARMED not in panel.classes
         assert not (workspace / "made").exists()
@@ -159,12 +159,35 @@ async def test_the_wait_begins_when_the_question_comes_into_view(
         monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.press("f1")
         await app.shows(HelpScreen)
-        assert not panel.has_class(grace_period.ARMED)
         await app.press("escape")
         await app.shows(type(app.chat))
-        await app.type("y")
-        await app.until(lambda: app.chat.prompt.draft == "y")
-    assert not (workspace / "made").exists()
+        assert app.approval is panel and not (workspace / "made").exists()
+        await app.press("y")
+        await app.sees("Made it.")
+    assert (workspace / "made").exists()
+
+
+async def test_keys_on_an_open_page_never_reach_the_draft(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch made"), "Made it.")
+    async with start(size=(50, 16)) as app:
+        await app.say("make it")
+        await armed(app)
+        await app.type("xo")
+        await app.until(lambda: app.chat.prompt.draft == "xo")
+        panel = await armed(app)
+        await app.press("m")
+        await app.sees("Esc goes back")
+        await app.type("xyz")
+        await send(app.pilot, events.Paste(" pasted"))
+        await app.press("backspace", "ctrl+j")
+        assert app.approval is panel and panel.has_class(grace_period.ARMED)
+        assert app.chat.prompt.draft == "xo"
+        await app.press("enter")
+        await app.sees("Made it.")
+        assert app.chat.prompt.draft == "xo"
+        assert app.conversation.info.grants, "the marked scope was chosen"
 
 
 async def test_a_list_for_what_is_typed_meanwhile_does_not_cover_the_question(
@@ -227,7 +250,7 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
     ("keys", "trace"),
     [
         ("y", "bash touch made  allowed once"),
-        ("mc", "bash touch made  allowed: this command"),
+        ("mc", "bash touch made  allowed: `touch made`"),
         ("a", "bash touch made  always: `touch made` in this project"),
         ("mg", "bash touch made  always: `touch made` in all projects"),
         ("n", "bash touch made  denied"),

@@ -30,34 +30,36 @@ async def test_the_command_comes_first_then_a_sentence_then_the_choices(
         words = (
             "Run `git log --oneline`?",
             "$ git log --oneline",
-            "Runs git · No rule covers `git log --oneline`",
+            "No rule covers `git log --oneline`",
             "› [y] Yes",
             "[a] Yes, and don't ask again for `git log` in this project",
-            "[n] No, and tell the agent what to do instead",
-            "[m] more…",
+            "[n] No, and tell the agent what to do",
+            "Esc interrupts · m other scopes · ? explains · Tab edits the command",
         )
         rows = [row_of(app, word) for word in words]
         assert rows == sorted(rows), app.text
         assert "[c]" not in app.text
         await app.press("m")
         words = (
-            "[c] Yes, and don't ask again for this command in this conversation",
-            "[f] Yes, and don't ask again for commands like git log in this conversation",
-            "[a] Yes, and don't ask again for `git log` in this project",
-            "[g] Yes, and don't ask again for `git log` in all projects",
+            "› [c] In this conversation: bash(git log --oneline)",
+            "[f] In this conversation: bash(git log)",
+            "[p] In this project: bash(git log)",
+            "[g] In all projects: bash(git log)",
+            "Esc goes back",
         )
         rows = [row_of(app, word) for word in words]
         assert rows == sorted(rows), app.text
 
 
 async def test_a_long_choice_goes_on_below_its_words(start: Start, llm: ScriptedLLM) -> None:
-    llm.script(write("x", "a/folder/with/a/name/that/is/long/made.sh"), "Well.")
+    llm.script(write("x", "a/folder/with/a/name/that/is/long/and/longer/made.sh"), "Well.")
     async with start(size=(80, 24)) as app:
         await app.say("do it")
         await armed(app)
-        row = row_of(app, "[a] Yes, and don't ask again")
+        await app.press("m")
+        row = row_of(app, "[c] In this conversation:")
         first, second = app.text.split("\n")[row : row + 2]
-        assert second[: first.index("Yes")].strip("│ ") == "" and second[first.index("Yes")] != " "
+        assert second[: first.index("In")].strip("│ ") == "" and second[first.index("In")] != " "
 
 
 async def test_the_note_about_an_unknown_command_ends_with_the_next_key_in_a_question(
@@ -92,7 +94,9 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
     async with start() as app:
         await app.say("do it")
         await armed(app)
-        await app.sees("1   one = 1", "2 - two = 2", "2 + two = 3", "Edit a.py?", "No rule allows it")
+        await app.sees(
+            "1   one = 1", "2 - two = 2", "2 + two = 3", "Edit a.py?", "No rule allows writing: a.py"
+        )
         assert "@@" not in app.text and "+++" not in app.text
 
 
@@ -100,11 +104,12 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [
-        pytest.param(["m", "2"], "allowed by you for this conversation", id="number"),
-        pytest.param(["m", "down", "down", "enter"], "allowed by you for this conversation", id="arrows"),
+        pytest.param(["m", "1"], "allowed by you for this conversation", id="number"),
+        pytest.param(["m", "down", "up", "enter"], "allowed by you for this conversation", id="arrows"),
         pytest.param(["down", "down", "up", "up", "enter"], "allowed once", id="back"),
         pytest.param(["enter"], "allowed once", id="enter"),
-        pytest.param(["2"], "always allowed by you", id="second"),
+        pytest.param(["2"], "allowed by you for this conversation", id="second"),
+        pytest.param(["m", "p"], "always allowed by you", id="project"),
     ],
 )
 async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: list[str], trace: str) -> None:
@@ -244,11 +249,10 @@ async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedL
     async with start() as app:
         await app.say("do it")
         await armed(app)
-        await app.sees("It needs the network")
+        await app.sees("with the network")
         await app.press("question_mark")
         await app.sees("`git push` sends commits to ", "another repository (origin, main).")
         await app.sees("`rm` deletes files, folders", "with all they contain (build).", "It asks because")
-        await app.press("escape")
 
 
 async def test_a_changed_command_keeps_its_place_and_an_empty_one_goes_back(
@@ -279,7 +283,6 @@ async def test_an_explanation_is_in_view_on_a_small_screen(start: Start, llm: Sc
         await armed(app)
         await app.press("question_mark")
         await app.sees("Nothing happens before", "you answer.")
-        await app.press("escape")
 
 
 @pytest.mark.parametrize("size", [(100, 30), (40, 12)], ids=["listed", "small"])
@@ -288,7 +291,7 @@ async def test_a_click_answers(start: Start, llm: ScriptedLLM, size: tuple[int, 
     async with start(size=size) as app:
         await app.say("do it")
         await armed(app)
-        for key in ("[m]", "[c]"):
+        for key in ("m other", "[c]"):
             await app.sees(key)
             row = row_of(app, key)
             column = app.text.split("\n")[row].index(key) + 1
@@ -319,6 +322,65 @@ async def test_files_that_a_program_changes_in_place_are_named(
     async with start() as app:
         await app.say("change it")
         await armed(app)
-        assert "Runs echo, sed; writes README.md, made.txt" in app.text
-        await app.press("n", "enter")
+        await app.press("question_mark")
+        await app.sees("`sed` edits text", "README.md", "goes to made.txt.")
+        await app.press("escape", "n", "enter")
         await app.sees("Done.")
+
+
+@pytest.mark.parametrize("key", ["m", "question_mark", "d", "n"])
+async def test_escape_leaves_what_was_opened_and_only_then_interrupts(
+    start: Start, llm: ScriptedLLM, key: str
+) -> None:
+    llm.script(write("echo hi\n"), "Written.")
+    async with start() as app:
+        await app.say("do it")
+        panel = await armed(app)
+        await app.press(key)
+        await app.sees("Esc goes back")
+        await app.press("escape")
+        await app.sees("› [y] Yes", "Esc interrupts")
+        assert app.approval is panel
+        await app.press("escape")
+        await app.sees("Interrupted.")
+
+
+async def test_a_diff_fills_the_screen_with_one_key(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(write("\n".join(f"line {number}" for number in range(60))), "Written.")
+    async with start(size=(80, 24)) as app:
+        await app.say("do it")
+        panel = await armed(app)
+        before = app.text.count("+ line")
+        await app.press("d")
+        await app.until(lambda: panel.region.y == 0 and app.text.count("+ line") > before + 4, app.text)
+        await app.sees("Write made.sh?", "› [y] Yes", "Esc goes back")
+        await app.press("y")
+        await app.sees("Written.")
+
+
+async def test_all_edits_are_allowed_with_one_key(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script(write("x"), write("y", "other.sh"), "Written.")
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        await app.sees("[a] Yes, and all edits in this conversation (Shift+Tab)")
+        await app.press("a")
+        await app.sees("Written.")
+        assert app.mode_shown == "edits"
+    assert (workspace / "other.sh").exists()
+
+
+@pytest.mark.parametrize("size", [(50, 16), (80, 24), (110, 34)])
+async def test_choices_fit_and_one_is_marked_without_colours(
+    start: Start, llm: ScriptedLLM, size: tuple[int, int]
+) -> None:
+    llm.script(bash('git add . && git commit -m "two words" && git push'), "Done.")
+    async with start(size=size) as app:
+        await app.say("do it")
+        await armed(app)
+        rows = app.text.split("\n")
+        assert sum("› [y] Yes" in row for row in rows) == 1
+        assert any("[n] No, and tell the agent what to do" in row for row in rows), app.text
+        assert any("No rule covers" in row for row in rows) and "[a]" not in app.text
+        await app.press("down")
+        await app.sees("› [n] No")

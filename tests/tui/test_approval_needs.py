@@ -81,21 +81,19 @@ async def test_the_network_for_this_command_for_these_hosts_and_for_the_conversa
         llm.script(reaching("a.example"), "Well.")
         await app.say("go on")
         await armed(app)
-        await app.sees(
-            "needs network access: a.example",
-            "[y] Yes",
-            "[a] Yes, and don't ask again for the network: a.example in this project",
-        )
+        await app.sees("with the network: a.example?", "Needs network access: a.example", "[y] Yes")
+        assert "[a]" not in app.text
         await app.press("m")
         await app.sees(
-            "[c] Yes, and don't ask again for the network: a.example in this conversation",
-            "[w] Yes, and don't ask again for the whole network in this conversation",
-            "[g] Yes, and don't ask again for the network: a.example in all projects",
+            "[f] In this conversation: network(a.example)",
+            "[w] In this conversation: network",
+            "[p] In this project: sandbox.network a.example",
+            "[g] In all projects: sandbox.network a.example",
         )
-        await app.press("y")
+        await app.press("escape", "y")
         await app.sees("Well.")
         await app.rests()
-        await answered(app, llm, reaching("a.example"), "m", "c")
+        await answered(app, llm, reaching("a.example"), "m", "f")
         await answered(app, llm, reaching("a.example"))
         await answered(app, llm, reaching("b.example"), "m", "w")
         await answered(app, llm, reaching("c.example"))
@@ -107,12 +105,12 @@ async def test_grant_survives_a_compaction_and_a_resume(
 ) -> None:
     write = Reply(calls=[Call("bash", {"command": f"echo x >> {elsewhere}/made"})])
     async with start() as app:
-        await answered(app, llm, reaching("a.example"), "m", "c")
+        await answered(app, llm, reaching("a.example"), "m", "f")
         llm.script(write, "Well.")
         await app.say("write there")
         await armed(app)
         await app.press("m")
-        await app.sees("[f] Yes, and don't ask again for write access to")
+        await app.sees(f"[f] In this conversation: write({elsewhere}")
         await app.press("f")
         await app.until((elsewhere / "made").exists, "the file")
         await app.rests()

@@ -115,6 +115,37 @@ async def test_u_undoes_the_last_compaction_only(start: Start, llm: ScriptedLLM)
         await app.sees("This is not the last compaction", "session 3")
 
 
+async def test_undo_takes_back_the_compaction_it_names_after_a_branch_returned(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start(size=(100, 50), toasts=True) as app:
+        card = await handed_off(app, llm)
+        llm.script("Nothing here.")
+        await app.say("/branch look aside")
+        await app.sees("Nothing here.")
+        await app.rests()
+        await app.say("/return it was nothing")
+        await app.sees("folded to")
+        await app.rests()
+        assert app.conversation.info.id == card.boundary.child_id
+        await app.say("/undo-compaction")
+        await app.sees("Undo the return of the branch “look aside”")
+        await app.press("escape")
+        await app.shows(type(app.chat))
+        await to_the_card(app)
+        await app.press("u", "u")
+        await app.sees("After it a branch has returned. The session tree (l)")
+        assert app.conversation.info.id == card.boundary.child_id
+        await app.press("l")
+        await app.shows(SessionTreeScreen)
+        await app.sees("● session 2", "returned")
+        await app.press("u")
+        await app.sees("Press u again to undo this compaction")
+        await app.press("u")
+        await app.sees("Compaction undone", "The answer is 42.")
+        assert app.conversation.info.id == card.boundary.parent_id
+
+
 async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> None:
     async with start(toasts=True) as app:
         await handed_off(app, llm)

@@ -52,7 +52,7 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
     def answer(body: dict[str, Any]) -> Any:
         last = json.dumps(body["messages"][-1])
         if "<transcript>" in last:
-            return Reply("It is blue.", usage=Usage(700, 9))
+            return Reply("It is **blue**.\n\n- as the sky\n- " + "word " * 100, usage=Usage(700, 9))
         return Reply("Reply to " + ("the goal." if "look aside" in last else "that."))
 
     llm.always(answer)
@@ -67,7 +67,13 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         assert "branch depth 1" in app.text
         await app.say("/btw which colour?")
         await app.sees("btw", "which colour?", "709 tokens")
-        assert "It is blue." in app.text or "It is blue." not in line(app.text, "which colour?")
+        await app.sees("It is blue.", "• as the sky", "c copies")
+        assert "btw" not in app.notices
+        await app.press("tab", "c")
+        await app.until(lambda: "It is **blue**." in app.app.clipboard, "the answer in the clipboard")
+        await app.press("escape")
+        await app.sees_no("It is blue.")
+        assert "which colour?" in app.text and app.chat.prompt.has_focus
         await app.say("/return it was nothing")
         await app.sees("folded to")
         assert "Reply to the goal." not in app.text and not app.conversation.session.branches

@@ -86,7 +86,7 @@ async def test_a_prompt_typed_while_the_agent_works_waits_in_view_and_goes_out_b
         await app.say("first")
         await app.sees("Half an")
         await app.say("second")
-        await app.sees("1 queued", "sent with the next step", "second")
+        await app.sees("1 queued", "Enter again: stop the reply and send now", "second")
         assert len(llm.requests) == 1
         llm.release()
         await app.sees("To the second.")
@@ -248,6 +248,8 @@ async def test_a_hand_off_is_shown_as_a_compaction_and_undone(start: Start, llm:
         await app.sees_no("compacting")
         app.chat.prompt.draft = "/undo-compaction"
         app.chat.prompt.action_submit()
+        await app.sees("Undo the last compaction (manual")
+        await app.press("enter")
         await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")
         await app.rests()
@@ -445,12 +447,61 @@ async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
         await app.sees("config.toml")
         app.chat.prompt.draft = "anybody there?"
         app.chat.prompt.action_submit()
-        await app.sees("then run /new", "Your prompt is kept")
+        await app.sees("then press Ctrl+N (/new)")
+        assert app.chat.prompt.draft == "anybody there?" and "is kept" not in app.text
         config.write_text("")
-        app.chat.prompt.draft = "/new"
-        app.chat.prompt.action_submit()
+        await app.press("ctrl+n")
         await app.opened()
+        await app.press("enter")
         await app.sees("test-model", "anybody there?", "Now I am.")
+
+
+async def test_what_was_sent_before_opening_failed_returns_to_the_prompt(start: Start, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("model = [")
+    async with start(wait=False, prompt="look at this") as app:
+        await app.sees("config.toml")
+        await app.until(lambda: app.chat.prompt.draft == "look at this", "the prompt")
+
+
+async def test_quitting_asks_while_something_runs(start: Start, llm: ScriptedLLM) -> None:
+    job = Call("bash", {"command": "sleep 1000", "background": True})
+    llm.script(Stall(Reply("Half an answer and more", chunk=4), after=3), Reply(calls=[job]), "Started.")
+    async with start(yolo=True) as app:
+        await app.say("hello")
+        await app.sees("Half an")
+        await app.press("ctrl+q")
+        await app.sees("Quit crushpy?", "The agent is working.")
+        await app.press("escape")
+        assert app.conversation.busy
+        await app.press("escape")
+        await app.rests()
+        await app.press("ctrl+u")
+        await app.say("start it")
+        await app.sees("Started.")
+        await app.rests()
+        await app.say("/quit")
+        await app.sees("Quit crushpy?", "is running: sleep 1000")
+        await app.press("enter")
+        await app.sees_no("Quit crushpy?")
+        await app.press("ctrl+q")
+        await app.sees("Quit crushpy?")
+        await app.press("ctrl+q")
+        await app.until(lambda: app.app._exit, "the app to leave")
+
+
+async def test_the_flag_of_the_method_holds_for_the_process(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Well.")
+    async with start(compaction="llm") as app:
+        await app.say("/new")
+        await app.until(lambda: app.chat.conversation is not None, "another one")
+        assert app.conversation.info.compaction == "llm"
+        await app.say("/compaction auto")
+        await app.sees("Compaction method: auto", "it also holds for later conversations")
+        before = app.conversation
+        await app.say("/new")
+        await app.until(lambda: app.chat.conversation not in (None, before), "another one")
+        assert app.conversation.info.compaction == "auto"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.core.messages import Usage
 from crushpy.tui.items import ReplyItem, ToolItem, UserItem
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
@@ -79,7 +80,7 @@ async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
         await app.press("d")
         await app.sees("Press again to confirm")
         await app.press("d")
-        await app.sees("Done: 2 messages dropped", "not sent, whole")
+        await app.sees("Done: 2 messages dropped", "not sent")
         await app.press("escape")
         await app.sees("· not sent")
         assert "I look." not in await sent(app, llm, "go on")
@@ -92,6 +93,62 @@ async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
         await app.press("escape")
         await app.sees_no("not sent")
         assert "I look." in await sent(app, llm, "and on")
+
+
+async def test_the_context_is_edited_by_a_typed_command(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(size=(140, 40), yolo=True, toasts=True) as app:
+        await read_twice(app, llm, workspace)
+        looked = next(message for message in app.conversation.history if message.text == "I look.")
+        await app.say(f"/context drop {looked.id}")
+        await app.sees("Done: 2 messages dropped", "· not sent")
+        assert "I look." not in await sent(app, llm, "go on")
+        await app.say(f"/context restore {looked.id}")
+        await app.sees("Done: 2 messages restored")
+        assert "I look." in await sent(app, llm, "and on")
+        await app.say("/context drop nosuch")
+        await app.sees("no message 'nosuch'")
+
+
+async def test_the_inspector_keeps_its_place_and_one_figure_when_a_message_is_dropped(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "long.py").write_text("a line of the file\n" * 400)
+    llm.script(
+        Reply("I look.", calls=[LOOK], usage=Usage(5_000, 20)),
+        Reply("Again.", calls=[LOOK], usage=Usage(9_000, 20)),
+        Reply("Done with it.", usage=Usage(13_000, 20)),
+    )
+    async with start(size=(140, 40), yolo=True, toasts=True) as app:
+        await app.say("read it twice")
+        await app.sees("Done with it.")
+        await app.rests()
+        await inspector(app)
+        await app.until(lambda: app.conversation.context.inspect().rows[-1].tokens > 0)
+        await app.sees("13,020 of")
+        inspection = app.conversation.context.inspect()
+        assert abs(sum(row.tokens for row in inspection.rows) - 13_020) <= len(inspection.rows)
+        screen = app.app.screen
+        assert isinstance(screen, InspectorScreen)
+        await highlight(app, "view: ")
+        here = screen._current
+        assert here is not None
+        place = screen.query_one(RowList).highlighted
+        await app.press("d")
+        await app.sees("Press again to confirm")
+        await app.press("d")
+        await app.sees("Done: 2 messages dropped")
+        dropped = screen._current
+        assert dropped is not None and dropped.message_id == here.message_id
+        assert screen.query_one(RowList).highlighted == place
+        assert abs(dropped.whole_tokens - here.tokens) <= here.tokens // 50
+        assert f"{dropped.whole_tokens:,}" in app.text
+        left = app.conversation.context.inspect()
+        assert abs(sum(row.tokens for row in left.rows) - left.budget.used) <= len(left.rows)
+        await app.press("home", "u")
+        await app.sees("Undone: 2 messages restored")
+        assert not app.conversation.session.sent_states
 
 
 async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(

@@ -95,7 +95,9 @@ async def test_strip_agrees_with_the_inspector(
         await app.shows(InspectorScreen)
         inspection = context.inspect()
         await app.until(lambda: strip.reading.estimated == inspection.budget.estimated, "the same moment")
-        assert strip.reading.parts == window_parts(inspection.by_kind(), inspection.budget)
+        parts = window_parts(inspection.by_kind(), inspection.budget)
+        assert strip.reading.parts.keys() == parts.keys()
+        assert all(abs(strip.reading.parts[part] - tokens) <= 2 for part, tokens in parts.items())
         rows = app.app.screen.query_one(RowList)
         assert "tool output" in rows.render_line(rows.highlighted).text
         await app.press("escape")

@@ -13,6 +13,8 @@ from crushpy.tui.actions import ACTIONS
 from crushpy.tui.notify import tell
 from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.key_sheet import KeySheet
 
 pytestmark = pytest.mark.slow
@@ -39,6 +41,22 @@ async def test_escape_takes_toasts_away_and_they_never_cover_the_prompt(
             assert not any(toast.region.overlaps(prompt) for toast in toasts(app))
             await app.press("escape")
             await app.until(lambda: not toasts(app), "the toasts to go")
+
+
+@pytest.mark.parametrize("size", [(110, 34), (80, 24), (50, 16)])
+async def test_toasts_cover_neither_heading_nor_keys_of_a_screen(
+    start: Start, llm: ScriptedLLM, size: tuple[int, int]
+) -> None:
+    async with start(size=size, toasts=True) as app:
+        await app.press("ctrl+o")
+        await app.shows(InspectorScreen)
+        await app.press("d")
+        await app.until(lambda: toasts(app), "a toast")
+        await app.pilot.pause()
+        [toast] = toasts(app)
+        screen = app.app.screen
+        for shown in (screen.query_one("#heading"), screen.query_one(KeyBar)):
+            assert not toast.region.overlaps(shown.region)
 
 
 async def test_escape_twice_in_an_empty_prompt_rewinds_and_only_there(
@@ -101,6 +119,20 @@ async def test_a_question_mark_in_an_empty_prompt_shows_the_keys(start: Start, l
         await app.press("question_mark")
         await app.shows(HelpScreen)
         await app.sees("In the prompt")
+
+
+async def test_escape_closes_the_sheet_of_keys_before_it_interrupts(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.press("question_mark")
+        await app.sees("? again: all keys")
+        await app.press("escape")
+        await app.sees_no("? again: all keys")
+        assert app.conversation.busy
+        await app.press("escape")
+        await app.sees("Interrupted.")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -137,3 +137,12 @@ async def test_a_prompt_that_a_hook_blocks_during_a_turn_returns_to_the_input(
         await app.sees("Fine.", "A hook blocked the prompt: no")
         await app.until(lambda: app.chat.prompt.draft == "the secret word", "the prompt in the input")
         assert not app.conversation.prompts.queue
+
+
+async def test_a_hook_that_is_not_used_is_a_warning_at_the_start(start: Start, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "hooks.json").write_text('{"hooks": {"PreToolUse": [{"matcher": "Bash", "command": "x"}]}}')
+    async with start(size=(110, 34)) as app:
+        await app.sees("(F3)")
+        await app.press("f3")
+        await app.sees("Hooks: ", "PreToolUse", "is not used: write [{", '"hooks": [{"type": "command"')

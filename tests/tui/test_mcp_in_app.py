@@ -140,6 +140,101 @@ async def test_a_projects_server_is_asked_about_once_for_each_exact_command(
         assert not (workspace / "was-run").exists()
 
 
+def provide(workspace: Path, *servers: str) -> None:
+    """A `.mcp.json` with servers that run the stand-in."""
+    (workspace / "server.py").write_text(Path(STAND_IN).read_text())
+    entries = {name: {"command": "python3", "args": ["server.py", "1"]} for name in servers}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="a project's servers run in bubblewrap only")
+async def test_the_first_call_of_a_projects_server_asks_one_question(
+    start: Start, workspace: Path, llm: ScriptedLLM
+) -> None:
+    provide(workspace, "many")
+    add_trusted(Paths(), workspace)
+    async with start() as app:
+        call = Call("mcp", {"action": "call", "server": "many", "tool": "tool_000", "arguments": {"x": 7}})
+        llm.script(Reply(calls=[call]), Reply(calls=[call]), "Done.")
+        await app.say("go")
+        await armed(app)
+        await app.sees(
+            "Start many (`python3 server.py 1`) and call tool_000?", "server.py sha256:", "{'x': 7}"
+        )
+        await app.sees("No rule allows mcp__many__tool_000; the project's .mcp.json starts")
+        await app.press("y")
+        await app.sees("Use tool_000 of the MCP server many?")
+        assert result(llm) == 'tool_000 got {"x": 7}'
+        await armed(app)
+        await app.press("y")
+        await app.sees("Done.")
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="a project's servers run in bubblewrap only")
+async def test_trust_applies_at_once_and_a_restart_asks_by_itself(
+    start: Start, workspace: Path, llm: ScriptedLLM
+) -> None:
+    provide(workspace, "many")
+    llm.script("Hello.", "Hello again.")
+    async with start() as app:
+        await app.say("hello")
+        await app.rests()
+        await app.say("/mcp")
+        await app.sees(".mcp.json is not used: this project is not trusted. Run `/trust`")
+        before = app.conversation.info.id
+        await app.say("/trust")
+        await app.sees("Trust it: use what it brings")
+        await app.press("enter")
+        await app.sees("Trusted: ", "is used now")
+        assert app.conversation.info.id == before and not app.chat.warnings
+        await app.sees("Hello.")
+        await app.say("/mcp many")
+        await app.sees("Restart")
+        await app.press("down", "down", "enter")
+        await app.sees("Start many (`python3 server.py 1`)?", "server.py sha256:", "Esc goes back")
+        await app.press("escape")
+        await app.until(lambda: app.approval is None, "the question to go")
+        assert app.conversation.mcp.hub().servers["many"].state == "unused"
+        await app.say("/mcp many")
+        await app.sees("Restart")
+        await app.press("down", "down", "enter")
+        await armed(app)
+        await app.press("y")
+        await app.sees("many is starting.")
+        hub = app.conversation.mcp.hub()
+        await app.until(lambda: hub.servers["many"].state == "ready", "the server")
+        await app.say("hello again")
+        await app.sees("Hello again.")
+        tools = [tool["function"]["name"] for tool in llm.requests[-1].body["tools"]]
+        assert "mcp" in tools and "mcp" not in str(llm.requests[0].body["tools"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"mcpServers": {}}', ".mcp.json of this project names no server"),
+        ('{"mcpServers": {"many": {"args": []}}}', ".mcp.json: many: set either command or url"),
+        ("{", ".mcp.json: "),
+    ],
+)
+async def test_mcp_says_why_a_file_beside_it_starts_nothing(
+    start: Start, workspace: Path, content: str, words: str
+) -> None:
+    (workspace / ".mcp.json").write_text(content)
+    add_trusted(Paths(), workspace)
+    async with start() as app:
+        await app.say("/mcp")
+        await app.sees(words)
+        provide(workspace, "many")
+        await app.say("/mcp")
+        await app.sees(".mcp.json has changed since this conversation was opened: /new uses")
+        await app.say("/new")
+        await app.opened()
+        await app.until(lambda: app.conversation.mcp.names == ["many"], "the new conversation")
+        await app.say("/mcp")
+        await app.sees("many", "unused", "Enter shows a server")
+
+
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="a project's servers run in bubblewrap only")
 async def test_an_accepted_server_of_a_project_runs_in_the_sandbox_until_it_changes(
     start: Start, workspace: Path, home: Path, llm: ScriptedLLM, tmp_path: Path

@@ -68,12 +68,12 @@ async def test_a_plan_is_offered_while_the_card_of_the_one_before_goes(
     async with start(mode="plan") as app:
         await app.say("plan it")
         await app.sees("The plan is ready")
-        (before,) = app.chat.query("PlanCard")
+        (before,) = app.chat.query("ApprovalPanel.plan")
         before.remove()
         app.chat.events.offer_plan()
         await app.until(lambda: not before.is_attached, "the first card to go")
         await app.sees("The plan is ready", "Esc stays in plan mode")
-        assert len(app.chat.query("PlanCard")) == 1
+        assert len(app.chat.query("ApprovalPanel.plan")) == 1
 
 
 async def test_esc_leaves_the_plan_and_it_is_offered_again_after_a_resume(

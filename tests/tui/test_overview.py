@@ -60,7 +60,7 @@ async def test_a_rule_stored_by_an_answer_is_listed_at_once(start: Start, llm: S
         await app.say("make it")
         await app.asked()
         await app.until(lambda: app.approval and app.approval.has_class(ARMED))
-        await app.press("a")
+        await app.press("m", "p")
         await app.sees("Made.")
         await app.rests()
         await command(app, "/permissions")

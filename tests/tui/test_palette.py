@@ -93,7 +93,7 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen), "the list")
         (row,) = [line for line in app.text.splitlines() if "/context" in line]
-        assert "What fills the window." in row
+        assert "What fills the window" in row
         assert row.rstrip(" │▁▂▃▄▅▆▇█").split()[-2:] == ["/context", "Ctrl+O"]
         await app.type("glossary")
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "the glossary")

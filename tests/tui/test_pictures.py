@@ -206,11 +206,16 @@ async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
     start: Start, shot: Path, workspace: Path
 ) -> None:
     (workspace / "notes.txt").write_text("words")
+    (workspace / "noted.txt").write_text("words\n" * 20_000)
+    (workspace / "notary.bin").write_bytes(b"\0" * 100)
+    (workspace / "__pycache__").mkdir()
+    (workspace / "__pycache__" / "notes.txt").write_text("words")
     with (workspace / "big.png").open("wb") as file:
         file.truncate(MAX_PICTURE_FILE + 1)
     async with start(size=(100, 30)) as app:
         await app.type("see @not")
-        await app.sees("notes.txt", "only named")
+        await app.sees("notes.txt", "attached", "noted.txt", "path only (120 kB)")
+        assert "notary.bin" not in app.text and "__pycache__" not in app.text
         await app.type(" @a")
         await app.sees("a shot.png", "picture")
         await app.press("escape")

@@ -2,12 +2,11 @@
 
 import importlib
 import pkgutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hosting import CONTROLS, Shown, no_preview, nothing, shown
+from hosting import CONTROLS, no_preview, nothing, shown
 from rich.style import Style
 from support.conversations import begun, continued
 from support.stored import said
@@ -41,7 +40,6 @@ from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import CURSOR, RowList
 
@@ -66,7 +64,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
-    "key": lambda *_: key_screen("openai", "the keyring (Secret Service)"),
+    "key": lambda *_: key_screen("openai"),
     "rewind": lambda *_: RewindScreen(
         [PointSummary(said(f"prompt {n}"), ("a.py",) * n) for n in range(9)], "/work", nothing
     ),
@@ -120,26 +118,16 @@ async def screen(
     request: pytest.FixtureRequest, store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> Screen[Any]:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
-    monkeypatch.setattr(grace_period, "GRACE", 0.001)
     for number in range(6):
         info = await begun(store, f"talk {number}", "a zebra", "and **another**\n\n```py\nx = 1\n```")
         info = await continued(store, info, "It was about a zebra.", "go on", "yes")
     return SCREENS[request.param](library, info.id)
 
 
-@asynccontextmanager
-async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
-    """The screen, once its keys count."""
-    async with shown(screen) as open_screen:
-        if isinstance(screen, ReviewScreen):
-            await open_screen.until(lambda: screen.has_class(grace_period.ARMED))
-        yield open_screen
-
-
 @pytest.mark.slow
 @pytest.mark.sampled(every=4)
 async def test_screens_survive_any_resize(screen: Screen[Any]) -> None:
-    async with opened(screen) as open_screen:
+    async with shown(screen) as open_screen:
         before = open_screen.text
         for size in ((20, 6), (300, 80), (1, 1), (40, 12), (80, 24)):
             await open_screen.pilot.resize_terminal(*size)
@@ -151,7 +139,7 @@ async def test_screens_survive_any_resize(screen: Screen[Any]) -> None:
 
 @pytest.mark.sampled(every=4)
 async def test_screens_run_no_timer_in_any_theme(screen: Screen[Any]) -> None:
-    async with opened(screen) as open_screen:
+    async with shown(screen) as open_screen:
         app = open_screen.app
         for theme in ("ansi-dark", "textual-light"):
             app.theme = theme
@@ -171,7 +159,7 @@ async def test_screens_work_without_colours_and_with_the_mouse(
     screen: Screen[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(screen) as open_screen:
+    async with shown(screen) as open_screen:
         assert open_screen.app.screen.query(KeyBar)
         await open_screen.click("Esc ", nth=-1)
         assert len(open_screen.results) == 1
@@ -179,7 +167,7 @@ async def test_screens_work_without_colours_and_with_the_mouse(
 
 @pytest.mark.sampled(every=4)
 async def test_closing_a_screen_twice_is_harmless(screen: Screen[Any]) -> None:
-    async with opened(screen) as open_screen:
+    async with shown(screen) as open_screen:
         below = open_screen.app.screen_stack[:-1]
         screen.dismiss(None)
         screen.dismiss(None)

@@ -188,7 +188,10 @@ async def test_connect_screen_names_the_variable_without_a_keyring(in_keyring: P
     keyring.set_keyring(keyring.backends.fail.Keyring())
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.pilot.press("f2")
+        await screen.until(lambda: "Key for groq" in screen.text)
+        await screen.pilot.press(*"gsk-secret", "enter")
         await screen.until(lambda: "Store it in a file" in screen.text)
+        assert "gsk-secret" not in screen.text
         assert "Set GROQ_API_KEY in the environment" in screen.text
         await screen.pilot.press("escape")
         await screen.settle()
@@ -204,10 +207,10 @@ async def test_connect_screen_stores_the_key_in_a_file_when_the_user_agrees(
     keyring.set_keyring(keyring.backends.fail.Keyring())
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.pilot.press("f2")
-        await screen.until(lambda: "Store it in a file" in screen.text)
-        await screen.pilot.press("down", "enter")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press(*"gsk-secret", "enter")
+        await screen.until(lambda: "Store it in a file" in screen.text)
+        await screen.pilot.press("down", "enter")
         await screen.settle()
         assert "✓ groq  key stored in the file" in screen.text
     assert json.loads((home / "keys.json").read_text()) == {"groq": "gsk-secret"}

@@ -37,7 +37,10 @@ def bound(*lists: list[BindingType]) -> set[str]:
         ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l", "w"}),
         ("On the card", {"p", "u", "t", "l", "w"}),
         ("In the queue", bound(QueueView.BINDINGS)),
-        ("When the agent asks", bound(ApprovalPanel.BINDINGS) | {*"ycfean", "Up", "Down", "Enter"}),
+        (
+            "When the agent asks",
+            bound(ApprovalPanel.BINDINGS) | {*"yanmdb?", "Tab", "Esc", "Up", "Down", "Enter"},
+        ),
     ],
 )
 def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]) -> None:

@@ -12,9 +12,7 @@ from textual.screen import Screen
 
 from crushpy.core.start_options import StartOptions
 from crushpy.tui.screens.overlay import PanelScreen
-from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
-from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar, key_name
 
 __all__ = ["screen", "start"]
@@ -42,9 +40,6 @@ async def test_every_key_of_the_footer_runs_its_action(screen: Screen[Any], work
     async with app.run_test(size=(120, 40)) as pilot:
         app.push_screen(screen)
         await pilot.pause()
-        if isinstance(screen, ReviewScreen):
-            while not screen.has_class(grace_period.ARMED):
-                await pilot.pause(0.01)
         footer = str(screen.query_one(KeyBar).render())
         for binding in offered:
             key = binding.key.partition(",")[0]

@@ -25,17 +25,15 @@ EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short pause is enough."""
-    monkeypatch.setattr(grace_period, "GRACE", 0.001)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause is long enough."""
+    monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
 
 
 @asynccontextmanager
 async def reviewed(event: ReviewNeeded = EVENT, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Shown]:
-    """The review, once keys count."""
-    review = ReviewScreen(event)
-    async with shown(review, size) as screen:
-        await screen.until(lambda: review.has_class(grace_period.ARMED))
+    """The review of a user who was not writing."""
+    async with shown(ReviewScreen(event), size) as screen:
         yield screen
 
 
@@ -115,7 +113,6 @@ async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> 
     async with reviewed() as screen:
         await screen.press("r", "x", "escape")
         assert screen.results == []
-        await screen.until(lambda: screen.app.screen.has_class(grace_period.ARMED))
         await screen.press("e", "y", "escape", "escape")
         assert screen.results == []
         assert any("would be lost" in message for message in screen.messages)
@@ -124,32 +121,26 @@ async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> 
         assert screen.results == [Verdict("decline")]
 
 
-async def test_typing_on_decides_nothing_and_every_letter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
-    kept: list[str] = []
-    review = ReviewScreen(EVENT, kept.append)
+async def test_typing_on_decides_nothing_until_it_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    review = ReviewScreen(EVENT, writing=True)
     async with shown(review) as screen:
+        assert "Keys work after a short pause" in screen.text
         await screen.type("read there v")
         await screen.press("a", "d", "enter", "r", "enter", "e", "x", "backspace", "ctrl+s", "escape", "down")
         await paste(screen, " pasted")
         assert screen.results == []
-        assert "".join(kept) == "read there vadrex\x7f pasted"
         assert "Goal" in screen.text
         assert "##" not in screen.text, "headings, not their marks"
-        assert "xGoal" not in screen.text
-        assert "a.py" not in screen.text
+        assert "pasted" not in screen.text and "a.py" not in screen.text
         monkeypatch.setattr(grace_period, "GRACE", 0.001)
         await screen.press("l")
         await screen.until(lambda: review.has_class(grace_period.ARMED))
+        assert "Keys work after a short pause" not in screen.text
         monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
-        await screen.press("l", "a")  # l is no answer: somebody types
-        assert screen.results == []
-        monkeypatch.setattr(grace_period, "GRACE", 0.001)
-        await screen.press("l")
-        await screen.until(lambda: review.has_class(grace_period.ARMED))
-        await screen.press("a")
+        await screen.press("v")
+        assert "a.py" in screen.text
+        await screen.press("escape", "l", "a")  # the pause is over once and for all
         assert screen.results == [Verdict("accept")]
-        assert "".join(kept) == "read there vadrex\x7f pastedllal"
 
 
 async def test_foreign_text_is_shown_and_does_nothing() -> None:
@@ -161,7 +152,6 @@ async def test_foreign_text_is_shown_and_does_nothing() -> None:
         assert screen.text.count(EVIL_SHOWN) == 2
         await paste(screen, EVIL)
         assert screen.text.count(EVIL_SHOWN) == 2  # nothing is pasted into what is only read
-        await screen.until(lambda: screen.app.screen.has_class(grace_period.ARMED))
         await screen.press("e")
         await paste(screen, EVIL)
         assert "\x1b" not in screen.text
@@ -175,26 +165,28 @@ async def paste(screen: Shown, text: str) -> None:
     await screen.settle()
 
 
-async def test_keys_typed_when_the_review_opens_reach_the_draft(
-    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("draft", ["", "look at the "], ids=["waiting", "writing"])
+async def test_keys_on_the_review_never_reach_the_draft(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, draft: str
 ) -> None:
-    monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
     llm.script("Yes. " * 200, "The summary.")
     async with start() as app:
         await app.say("is it so?")
         await app.sees("Yes.")
         await app.rests()
+        await app.type(draft)
         app.app.run_worker(app.conversation.context.compact(review=True))
         await app.shows(ReviewScreen)
-        await app.type("look at the readme")
-        assert app.chat.prompt.draft == "look at the readme"
-        monkeypatch.setattr(grace_period, "GRACE", 0.001)
-        await app.press("s")
-        await app.until(lambda: app.app.screen.has_class(grace_period.ARMED))
-        await app.press("escape")
+        if draft:
+            await app.type("readme")
+            assert "Keys work after a short pause" in app.text
+            monkeypatch.setattr(grace_period, "GRACE", 0.001)
+            await app.press("s")
+            await app.until(lambda: app.app.screen.has_class(grace_period.ARMED))
+        await app.press("a")
         await app.shows(type(app.chat))
-        assert app.chat.prompt.draft == "look at the readmes"
-        assert app.conversation.info.generation == 0
+        await app.until(lambda: app.conversation.info.generation == 1)
+        assert app.chat.prompt.draft == draft
 
 
 async def test_declining_a_review_passes_the_message_to_the_agent(talks: Talks, llm: ScriptedLLM) -> None:

@@ -148,7 +148,8 @@ async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
         assert screen.results == []
         assert any("Press u again" in message for message in screen.messages)
         await screen.press("u")
-        assert screen.results == [UNDO]
+        opening = await store.boundaries.find_opening(family.tip.id)
+        assert opening is not None and screen.results == [UNDO + opening.id]
     boundary = await store.boundaries.find_opening(family.tip.id)
     assert boundary is not None
     assert boundary.undone_at is None

@@ -35,6 +35,13 @@ def test_status_bar_keeps_window_method_and_cost_when_narrow() -> None:
             assert part in text
 
 
+def test_status_bar_says_what_is_left_of_a_budget_and_keeps_it_longer_than_the_cost() -> None:
+    idle = StatusBarState(model="m", reading=BUSY.reading, cost=1.2, budget="3.80usd")
+    assert line(idle, 80).endswith("$1.20  3.80usd left")
+    assert "3.80usd left" in line(idle, 30) and "$1.20" not in line(idle, 20)
+    assert "75%" in line(idle, 12)
+
+
 def test_status_bar_keeps_the_window_when_very_narrow() -> None:
     idle = StatusBarState(model=BUSY.model, method="llm", reading=BUSY.reading)
     assert all("75%" in line(idle, width) for width in range(10, 46))

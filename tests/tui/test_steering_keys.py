@@ -58,6 +58,41 @@ async def test_enter_during_a_turn_sends_with_the_next_step_and_ctrl_enter_after
     assert sent[1:] == ["mind the gap", "afterwards"]
 
 
+async def test_a_second_enter_stops_a_reply_that_talks_and_sends_now(start: Start, llm: ScriptedLLM) -> None:
+    talk = Reply("I could talk for hours. About this. About that.", chunk=24)
+    llm.script(Stall(talk, after=1), "Heard you.")
+    async with start() as app:
+        await app.say("begin")
+        await app.sees("I could talk for hours.")
+        await app.say("mind the gap")
+        await app.sees("1 queued · Enter again: stop the reply and send now")
+        assert len(llm.requests) == 1
+        await app.press("enter")
+        await app.sees("Heard you.", "▌ mind the gap")
+        await app.rests()
+        assert not app.conversation.prompts.queue
+    said = [message["content"] for message in llm.requests[1].body["messages"] if message["role"] != "system"]
+    assert said[0] == "begin" and said[1].startswith("I could talk for hours.") and said[-1] == "mind the gap"
+    assert "About that" not in said[1]
+
+
+async def test_a_second_enter_waits_for_a_command_that_runs(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    llm.script(bash("cat gate"), "Heard you.")
+    async with start(yolo=True) as app:
+        await app.say("begin")
+        await app.sees("Running cat gate")
+        await app.say("mind the gap")
+        await app.sees("1 queued · sent with the next step")
+        await app.press("enter")
+        await asyncio.to_thread((workspace / "gate").write_text, "open")
+        await app.sees("Heard you.")
+        await app.rests()
+    assert "open" in str(llm.requests[1].body["messages"][-2]["content"])
+
+
 async def test_escape_before_the_first_token_returns_the_prompt_and_it_is_not_sent_twice(
     start: Start, llm: ScriptedLLM
 ) -> None:

@@ -111,6 +111,8 @@ async def test_leaving_the_app_ends_it_and_what_it_left_in_the_background(
         await run(app, "echo $$ > shell; echo begun; sleep 1000")
         await prints(app, "begun")
         await app.press("ctrl+q")
+        await app.sees("Quit crushpy?", "A command of yours is running.")
+        await app.press("ctrl+q")
         await app.until(lambda: app.app._exit, "the app to go")
         assert not lives(workspace / "shell") and not lives(workspace / "left")
 
@@ -188,6 +190,8 @@ async def test_user_command_block_returns_after_a_redraw(
         await app.sees("● ! until")
         app.chat.prompt.draft = "/undo-compaction"
         app.chat.prompt.action_submit()
+        await app.sees("Undo the last compaction (manual")
+        await app.press("enter")
         await app.sees("Compaction undone")
         (workspace / "go").touch()
         await app.sees("found it")

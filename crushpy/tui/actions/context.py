@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import PromptCommitted
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ToolItem, TranscriptItem
-from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice
 from crushpy.util.spawn import spawn
 
@@ -22,7 +23,6 @@ MAX_PIN_CHARS_SHOWN = 600
 PIN_USAGE = (
     "/pin TEXT pins text, /pin @FILE a file; p pins a message in the transcript (Tab) or the inspector."
 )
-MAX_TOAST_CHARS = 400
 MAX_DAYS_DIGITS = 5
 MAX_CHART_COLUMNS, MIN_CHART_COLUMNS = 90, 24
 NOTICE_MARGIN_COLUMNS = 6
@@ -97,20 +97,23 @@ class ContextCommands(CommandGroup):
             self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
             return
         listed = await service.listed()
-        if not listed.valid and not listed.unconfirmed:
+        guessed = {rule.text: listed.state(rule) for rule in listed.guessed_ends}
+        addable = dict.fromkeys(listed.unconfirmed, "") | guessed
+        if not listed.valid and not addable:
             self.say("There are no standing rules yet: /rules TEXT adds one.")
             return
         title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
         title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
         rules = {str(rule.number): rule for rule in listed.valid}
         choices = [
-            Choice(number, f"{number} {_line(rule.text)}", rule.setter) for number, rule in rules.items()
+            Choice(number, f"{number} {_line(rule.text)}", listed.state(rule))
+            for number, rule in rules.items()
         ]
-        choices += [Choice(text, f"? {_line(text)}", "add it") for text in listed.unconfirmed]
+        choices += [Choice(text, f"? {_line(text)}", state or "add it") for text, state in addable.items()]
         hint = "Enter offers to pin or drop a rule"
         hint += f". {listed.offer}: Enter adds one" if listed.offer else ""
         chosen = await self.choose(title, choices, hint) or ""
-        if chosen in listed.unconfirmed:
+        if chosen in addable:
             await self.rules(chosen)
         rule = rules.get(chosen)
         if rule is None:
@@ -144,7 +147,10 @@ class ContextCommands(CommandGroup):
         chosen = await self.choose_value("select_compaction", argument, current, hint)
         if chosen is not None:
             costs = await self.conversation.choices.select_compaction(chosen.value)
-            self.say(f"Compaction method: {chosen.value} ({chosen.help}). {costs}".strip())
+            if self.chat.options.compaction:  # it holds for this process
+                self.chat.options = msgspec.structs.replace(self.chat.options, compaction=chosen.value)
+            held = "Saved: it also holds for later conversations."
+            self.say(f"Compaction method: {chosen.value} ({chosen.help}). {held} {costs}".strip())
 
     async def compact(self, argument: str) -> None:
         self.require_idle()
@@ -160,21 +166,26 @@ class ContextCommands(CommandGroup):
         return await self.conversation.context.return_to_parent(argument)
 
     async def ask_aside(self, argument: str) -> None:
-        """Shows the answer for a while; in the transcript it is folded. Nothing waits for it."""
-
-        async def ask() -> None:
-            if answer := await self.conversation.context.ask_aside(argument.strip()):
-                tell(self.chat, answer[:MAX_TOAST_CHARS])
-
-        spawn(ask())
+        """The answer opens in the transcript. Nothing waits for it."""
+        spawn(self.conversation.context.ask_aside(argument.strip()))
 
     async def undo_compaction(self, argument: str) -> None:
-        from crushpy.context.edits import thoughts_left_behind
+        """Says what it would undo, and asks."""
+        from crushpy.engine.session.tree import undoable_words
 
         if not self.conversation.history:
             raise RefusedCommand("There is no compaction to undo yet.")
+        boundary = await self.conversation.context.find_undoable()
+        choices = [Choice("undo", f"Undo {undoable_words(boundary)}"), Choice("keep", "Keep it")]
+        hint = "What came after it stays in the session tree; files are not touched"
+        if await self.choose("Undo compaction", choices, hint) == "undo":
+            await self.undo_boundary(boundary.id)
+
+    async def undo_boundary(self, boundary_id: str) -> None:
+        from crushpy.context.edits import thoughts_left_behind
+
         lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.session.branches)
-        if await self.conversation.context.undo_compaction():
+        if await self.conversation.context.undo_compaction(boundary_id):
             await self.chat.show_history(self.conversation)
             more = len(self.conversation.session.branches) - depth
             what = "Return" if more > 0 else "Branch" if more < 0 else "Compaction"
@@ -182,9 +193,11 @@ class ContextCommands(CommandGroup):
             self.say(f"{what} undone. What came after it stays in the session tree (/tree). {lost}".strip())
 
     async def inspect(self, argument: str) -> None:
+        from crushpy.context.edits import DONE, edits_from, effect_words
         from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
         conversation = self.conversation
+        before, read = conversation.session.sent_states, conversation.context.inspect
 
         async def count() -> None:
             await conversation.context.count_exactly()
@@ -201,11 +214,17 @@ class ContextCommands(CommandGroup):
             lambda: self.rules(""),
             count,
         )
-        before, read = conversation.session.sent_states, conversation.context.inspect
         method = conversation.info.compaction
-        await self.show(InspectorScreen(read, method, thresholds, controls, argument))
+        done = ""
+        if argument.partition(" ")[0] in DONE:
+            await count()
+            done = f"Done: {effect_words(await conversation.context.edit(edits_from(argument)))}."
+        else:
+            await self.show(InspectorScreen(read, method, thresholds, controls, argument))
         if conversation.session.sent_states != before:
             await self.chat.show_history(conversation)
+        if done:
+            self.say(done)
 
     async def show_cost(self, argument: str) -> None:
         """Usage and cost of this conversation, its forecast, and the usage of the last days."""

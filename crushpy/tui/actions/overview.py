@@ -109,6 +109,15 @@ class OverviewCommands(CommandGroup):
         await self.show_panel(f"{one.name}: {one.state}", log or "The log is empty.")
 
     async def quit(self, argument: str) -> None:
+        """Asks if something would end; the same command again is an answer."""
+        runs = self.chat.running_work()
+        if runs and not self.chat.asks_to_quit:
+            self.chat.asks_to_quit = True
+            choices = [Choice("stay", "Stay"), Choice("quit", "Quit", "what runs is stopped")]
+            chosen = await self.choose("Quit crushpy?", choices, "\n".join(runs))
+            self.chat.asks_to_quit = False
+            if chosen != "quit":
+                return
         await self.chat.leave()
 
     async def todos(self, argument: str) -> None:

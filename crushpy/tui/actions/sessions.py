@@ -53,8 +53,8 @@ class SessionCommands(CommandGroup):
         conversation = self.conversation
         screen = SessionTreeScreen(conversation.sessions, conversation.info.id, conversation.context.replay)
         chosen = await self.show(screen)
-        if chosen == UNDO:
-            await ContextCommands(self.chat).undo_compaction("")
+        if chosen is not None and chosen.startswith(UNDO):
+            await ContextCommands(self.chat).undo_boundary(chosen.removeprefix(UNDO))
         else:
             await self.resume(chosen)
 
@@ -133,6 +133,16 @@ class SessionCommands(CommandGroup):
         ]
         return await self.choose("Export to which file?", choices, "/export FILE names another one")
 
+    async def reopen(self) -> None:
+        """Opens this conversation again, with the settings and extensions that apply now."""
+        conversation, options = self.conversation, self._new_options()
+        approvals, info = conversation.approvals, conversation.info
+        same = {"session": info.id} if conversation.history else {"compaction": info.compaction}
+        mode, model = approvals.mode, "" if conversation.history else info.model
+        await self._go_over(
+            msgspec.structs.replace(options, yolo=approvals.yolo, mode=mode, model=model, **same)
+        )
+
     # --- switching to another conversation ---------------------------------------------------------------
 
     async def resume(self, session_id: str | None) -> None:
@@ -157,7 +167,7 @@ class SessionCommands(CommandGroup):
         await self._ask_elsewhere(options, error)
 
     def _new_options(self) -> StartOptions:
-        of_this_start = ("prompt", "pick", "session", "resume_latest", "fork", "at", "compaction")
+        of_this_start = ("prompt", "pick", "session", "resume_latest", "fork", "at")
         return msgspec.structs.replace(
             self.chat.options, **{name: getattr(StartOptions(), name) for name in of_this_start}
         )

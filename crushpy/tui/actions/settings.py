@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crushpy.core.extension_file import FileKind
     from crushpy.tools.mcp_server import McpServer
 
+NO_SERVER = "No MCP server is configured. Add one: crushpy mcp add NAME -- COMMAND ARGS..."
 ALWAYS = "always"
 """After a model's name: also for new conversations."""
 
@@ -49,6 +50,9 @@ class SettingsCommands(CommandGroup):
         if chosen is not None:
             self.conversation.choices.select_effort(chosen.value)
             self.say(f"Thinking effort: {chosen.title.lower()}.")
+
+    async def budget(self, argument: str) -> None:
+        self.say(await self.conversation.spending.choose(argument))
 
     async def switch_mode(self, argument: str) -> None:
         """Without a name, the next mode."""
@@ -92,7 +96,9 @@ class SettingsCommands(CommandGroup):
         from crushpy.core.paths import Paths, project_root
         from crushpy.extensions.hooks.hook_config import accept_hooks
         from crushpy.permissions.trust import add_trusted, list_project_files
+        from crushpy.tui.actions.sessions import SessionCommands
 
+        self.require_idle()
         root = project_root(Path(self.chat.options.cwd))
         lines = [*list_project_files(root), *accept_hooks(Paths(), root, only_list=True)]
         self.say(f"{one_line(str(root))} provides\n" + "\n".join(lines))
@@ -100,7 +106,13 @@ class SettingsCommands(CommandGroup):
         if await self.choose("Trust This Project", choices) == "yes":
             add_trusted(Paths(), root, "/trust")
             accept_hooks(Paths(), root, how="/trust")
-            self.say(f"Trusted: {root}. What it brings is used from the next start.")
+            if self.conversation.workspace.jobs.running():  # they would end
+                self.say(f"Trusted: {root}. Jobs are running: what it brings is used from /new.")
+                return
+            later = "; its skills and rules from /new" if self.conversation.history else ""
+            self.chat.warnings.clear()
+            await SessionCommands(self.chat).reopen()
+            self.say(f"Trusted: {root}. What it brings is used now{later}.")
 
 
 class ExtensionCommands(CommandGroup):
@@ -154,12 +166,11 @@ class ExtensionCommands(CommandGroup):
         """Lists the servers; a chosen one shows its tools and its log, or is restarted."""
         servers = self.conversation.mcp
         if not servers.names:
-            raise RefusedCommand(
-                "No MCP server is configured.", "Add one: crushpy mcp add NAME -- COMMAND ARGS..."
-            )
+            raise RefusedCommand(servers.unused or NO_SERVER)
         hub = servers.hub()
         choices = [Choice(name, name, _state(server)) for name, server in hub.servers.items()]
-        name = argument.strip() or await self.choose("MCP servers", choices, "Enter shows a server")
+        hint = "\n".join(filter(None, ("Enter shows a server", servers.unused)))
+        name = argument.strip() or await self.choose("MCP servers", choices, hint)
         if not name:
             return
         if name not in hub.servers:
@@ -180,9 +191,10 @@ class ExtensionCommands(CommandGroup):
             case "restart":
                 try:
                     hub.restart(name)
-                except ConsentNeeded:
-                    text = "The agent's first call asks you about this server of the project."
-                    raise RefusedCommand(text) from None
+                except ConsentNeeded as needed:
+                    if not await self.conversation.approvals.ask_to_accept(needed):
+                        return
+                    hub.restart(name)
                 self.say(f"{name} is starting.")
             case _:
                 pass

@@ -49,7 +49,7 @@ WARM_UP_DELAY_S = 0.7
 """Delay until storage is loaded: it must not compete with a prompt that is sent at once."""
 ENGINE_FREE_ACTIONS = ("quit", "help", "redraw", "theme", "fold_all")
 """Commands that do not wait for the engine."""
-NOT_OPEN = "No conversation is open. Fix the error above, then run /new."
+NOT_OPEN = "No conversation is open. Fix the error above, then press Ctrl+N (/new)."
 
 
 class ChatScreen(ChatHost):
@@ -107,7 +107,7 @@ class ChatScreen(ChatHost):
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
         self._undo_asked = ""
-        """The session whose compaction the next `undo` on its card undoes."""
+        """The compaction that the next `undo` on its card undoes."""
 
     def compose(self) -> ComposeResult:
         # Set before the first layout: changing a class later would apply all styles again.
@@ -159,13 +159,15 @@ class ChatScreen(ChatHost):
             self._give_back()
             await self._attempt(SessionCommands(self).start_elsewhere(options, error))
         else:
+            self._give_back()
             self.feed.fail(error)
 
     def _give_back(self) -> None:
         """Returns prompts that were sent before the engine was loaded to the prompt."""
-        for text, images, _ in reversed(self._early):
-            self.prompt.take_back(text)
-            self.attaching.given(images)
+        from crushpy.engine.session.session import user_message
+
+        for prompt in reversed(self._early):
+            self.take_back(user_message(*prompt))
         self._early.clear()
 
     async def _enter(
@@ -179,6 +181,8 @@ class ChatScreen(ChatHost):
         conversation.subscribe(self.events.hear, self.feed.show_note)
         self.conversation, self.library = conversation, conversation.sessions
         self.prompt.edit_like(conversation.settings.editing)
+        attach = conversation.settings.attach
+        self.prompt.attach_up_to(attach.max_lines, attach.max_tokens)
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
         conversation.mcp.answer_with(self._show_form)
@@ -219,7 +223,8 @@ class ChatScreen(ChatHost):
         if self.conversation is None:
             self._early.append((text, images, pasted))
             if self.tried.is_set():
-                self.say(f"{NOT_OPEN} Your prompt is kept.", warning=True)
+                self._give_back()
+                self.say(NOT_OPEN, warning=True)
             return
         self.transcript.following = True
         self.conversation.submit(text, images, pasted=pasted, after_turn=after_turn)
@@ -248,11 +253,13 @@ class ChatScreen(ChatHost):
                 self.status.set(editing=event.text)
 
     def _send_queue(self) -> None:
-        """Sends an image without text; without an image, the queued prompts."""
+        """Sends an image without text; without an image, the queued prompts, which ends a talking reply."""
         if self.attachments.images:
             self._submit("")
-        elif self.conversation is not None and self.conversation.prompts.send_queued():
-            self.events.show_queue()
+        elif self.conversation is not None:
+            prompts = self.conversation.prompts
+            if prompts.send_queued() or (self.feed.talking and prompts.send_now()):
+                self.events.show_queue()
 
     async def _show_form(self, server: str, question: Json) -> Json:
         """Shows a server's form, or asks before a page that it names is opened."""
@@ -333,23 +340,31 @@ class ChatScreen(ChatHost):
             from crushpy.tui.actions.context import ContextCommands
 
             await self._attempt(ContextCommands(self).pin_item(item, self.feed.message_id(key)))
-        elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
-            if item.boundary.child_id != self.conversation.info.id:
-                self.say(
-                    "This is not the last compaction. The session tree (l) can undo any of them.",
-                    warning=True,
-                )
-            elif not (dismiss_toasts(self) and self._undo_asked == item.boundary.child_id):
-                self._undo_asked = item.boundary.child_id
-                tell(
-                    self,
-                    "Press u or click again to undo this compaction: the session before it continues where "
-                    "it ended, this one stays in the session tree, files are not touched.",
-                )
-            else:
-                await self.perform("undo_compaction")
+        elif action == "undo" and isinstance(item, BoundaryItem):
+            await self._attempt(self._undo(item))
         else:
             await self.perform(action if action in ("edit_template", "glossary") else "tree")
+
+    async def _undo(self, card: BoundaryItem) -> None:
+        """Undoes exactly the compaction of a card, if it is the last one; the second press does it."""
+        from crushpy.tui.actions.context import ContextCommands
+
+        if self.conversation is None:
+            return
+        last, shown = await self.conversation.context.find_undoable(), card.boundary
+        if shown.id != last.id:
+            later = "After it a branch has returned. " if last.child_id == shown.child_id else ""
+            words = f"This is not the last compaction. {later}The session tree (l) can undo any of them."
+            self.say(words, warning=True)
+        elif not (dismiss_toasts(self) and self._undo_asked == last.id):
+            self._undo_asked = last.id
+            tell(
+                self,
+                "Press u or click again to undo this compaction: the session before it continues where "
+                "it ended, this one stays in the session tree, files are not touched.",
+            )
+        else:
+            await ContextCommands(self).undo_boundary(last.id)
 
     def action_open_task(self, session_id: str) -> None:
         if self.library is not None:
@@ -474,4 +489,5 @@ async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tupl
 
     around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
     conversation = await open_conversation(around, msgspec.structs.replace(options, interactive=True))
-    return conversation, (*around.loaded.warnings, *conversation.files.recovered)
+    hooks = (f"Hooks: {problem}" for problem in conversation.approvals.hooks.problems)
+    return conversation, (*around.loaded.warnings, *hooks, *conversation.files.recovered)

@@ -80,6 +80,8 @@ class ChatHost(TranscriptScreen):
         self.offered_ends: list[str] = []
         """Numbers of the rules that notices offer to end, the last one last."""
         self.key_sheet: KeySheet | None = None
+        self.asks_to_quit = False
+        """A dialog asks whether to quit."""
         self.farewell = ""
         """Printed after exit: how to resume."""
         self._last_interrupt = self._last_escape = 0.0
@@ -145,6 +147,13 @@ class ChatHost(TranscriptScreen):
         own = self.own is not None and self.own.stop()
         return (self.conversation is not None and self.conversation.interrupt()) or own
 
+    def running_work(self) -> list[str]:
+        """What would end with the app, in words."""
+        found = ["The agent is working."] if self.conversation and self.conversation.busy else []
+        found += ["A command of yours is running."] if self.own is not None and self.own.running else []
+        jobs = self.conversation.workspace.jobs.running() if self.conversation is not None else ()
+        return found + [f"{job.id} is running: {one_line(job.command)}" for job in jobs]
+
     def show_way_back(self, conversation: "Conversation | None") -> None:
         """Sets what is printed after exit."""
         if conversation is not None and conversation.history:
@@ -166,18 +175,18 @@ class ChatHost(TranscriptScreen):
     # --- Esc and Ctrl+C: their effect depends on what runs and on what was pressed just before -----------
 
     def action_escape(self) -> None:
-        """Returns to the prompt; there, stops what runs; if nothing runs, removes toasts; twice in an empty
-        prompt, rewinds."""
+        """Closes the sheet of keys; folds the answer to a side question; returns to the prompt; there, stops
+        what runs; if nothing runs, removes toasts; twice in an empty prompt, rewinds."""
         now, before = time.monotonic(), self._last_escape
         self._last_escape = 0.0
-        if self.focus_controller.return_focus():
+        if self.close_sheet() or self.feed.fold_aside() | self.focus_controller.return_focus():
             return
         if self.stop():
             self.last_stop = now
             dismiss_toasts(self)
             self.return_queue()
             return
-        told = self.close_sheet() | dismiss_toasts(self)
+        told = dismiss_toasts(self)
         if self.conversation is not None:
             told |= self.greeter.dismiss_welcome(self.conversation)
         if told or self.prompt.draft or self.attachments.images:

@@ -15,7 +15,6 @@ from crushpy.core.paths import Paths
 from crushpy.engine.side_calls import probe_model
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import (
-    KeyOrigin,
     KeyringUnusable,
     checked_key,
     locate_key,
@@ -48,9 +47,9 @@ class SecretField(LineField):
         self.insert_text_at_cursor(event.text.strip())
 
 
-def key_screen(provider: str, place: str) -> LineScreen:
+def key_screen(provider: str) -> LineScreen:
     """Asks for a well-formed key."""
-    hint = f"It will be stored in {one_line(place)}"
+    hint = "It goes into the system's keyring. Without one, you are asked where to keep it."
     return LineScreen(f"Key for {one_line(provider)}", SecretField(), hint, checked_key)
 
 
@@ -93,11 +92,11 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     return sorted([*found, demo], key=lambda source: not source.ready)
 
 
-def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+def _provider(provider: vendors.Vendor, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     name = provider.name
     place, base = locate_key(name, settings, environ), custom_base(name, settings, environ)
     has_key = place.held or place.stored
-    state = _key_state(place)
+    state = place.state
     if base:
         state = f"at {redact(base)}" + (f", {state}" if has_key else "")
     how = f"Enter stores your key, or\nexport {place.variable}=<your key>. {RESTART}"
@@ -114,7 +113,7 @@ def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     place, base = locate_key("azure", settings, environ), custom_base("azure", settings, environ)
     has_key = place.held or place.stored
     missing = "" if base else f"{vendors.AZURE_BASES[0]} is not set"
-    state = missing or (f"at {redact(base)}, " + _key_state(place))
+    state = missing or f"at {redact(base)}, {place.state}"
     how = f"export {vendors.AZURE_BASES[0]}=https://<name>.openai.azure.com. F2 stores your key. {RESTART}"
     if base:
         how = "Its models are named azure/<deployment>; choose one with /model. F2 stores your key."
@@ -125,15 +124,9 @@ def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> M
     """A provider that is defined in the settings only."""
     chosen, place = settings.providers[name], locate_key(name, settings, environ)
     missing = bool(chosen.api_key_env) and not (place.held or place.stored)
-    state = _key_state(place) if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
+    state = place.state if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
     how = f"Defined in your settings. Its models are named {name}/<model> (see /model). F2 stores its key."
     return ModelSource(name, not missing, state, "", how, name, missing)
-
-
-def _key_state(place: KeyOrigin) -> str:
-    if place.held:
-        return f"{place.variable} is set"
-    return f"key stored in {place.store}" if place.stored else f"{place.variable} is not set"
 
 
 class ConnectScreen(ListScreen[ModelSource, str | None]):
@@ -208,28 +201,29 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
 
     @in_worker("store")
     async def action_store(self) -> None:
-        """Stores the key of the highlighted provider, without showing it."""
+        """Asks for the key of the highlighted provider, without showing it, then where to keep it."""
         row = self.current
         if row is None or not row.provider:
             tell(self, "This source has no key to store.", "warning")
             return
-        app, provider, in_file = app_of(self), row.provider, False
+        app, provider, settings = app_of(self), row.provider, self._settings
+        key = await app.push_screen_wait(key_screen(provider))
+        if key is None:
+            return
         try:
-            place = f"the keyring ({await asyncio.to_thread(require_key_storage, provider, self._settings)})"
+            place = f"the keyring ({await asyncio.to_thread(require_key_storage, provider, settings)})"
+            await asyncio.to_thread(store_key, provider, key, settings)
         except KeyringUnusable as error:
-            place, in_file = f"the file {Paths().key_file}", True
+            place = f"the file {Paths().key_file}"
             choices = [
-                Choice("cancel", "Do not store it", variable_hint(provider, self._settings)),
+                Choice("cancel", "Do not store it", variable_hint(provider, settings)),
                 Choice(
                     "file", "Store it in a file", f"{Paths().key_file}, not encrypted; only you can read it"
                 ),
             ]
             if await app.push_screen_wait(ChooseScreen(error.message, choices)) != "file":
                 return
-        key = await app.push_screen_wait(key_screen(provider, place))
-        if key is None:
-            return
-        await asyncio.to_thread(store_key, provider, key, self._settings, in_file=in_file)
+            await asyncio.to_thread(store_key, provider, key, settings, in_file=True)
         self.all_rows = [*self._servers, *model_sources(self._settings, self._environ)]
         self._outcomes.pop(provider, None)
         self.refresh_rows()

@@ -49,7 +49,7 @@ KeyRow = tuple[str, str]
 """Keys as people write them, and what they do."""
 
 _PROMPT: tuple[KeyRow, ...] = (
-    ("Enter", "send; while the agent works, with its next step"),
+    ("Enter", "send; while the agent works, with its next step; again, stop the reply and send now"),
     ("Ctrl+Enter, /queue", "send after the running turn"),
     ("Alt+Enter, Shift+Enter", "a new line"),
     ("Ctrl+J, \\ Enter", "a new line (works in every terminal)"),
@@ -96,16 +96,13 @@ _EVERYWHERE: tuple[KeyRow, ...] = (
 _ANSWERS: tuple[KeyRow, ...] = (
     ("y, Enter", "yes, this call; with a draft, Enter sends the draft"),
     ("b", "yes to all calls of this reply that are like it"),
-    ("a", "yes, and don't ask again in this project: the rule shown is stored"),
-    ("n", "no, optionally with a message for the agent"),
+    ("a", "yes, and all edits in this conversation; of a command: don't ask again in this project"),
+    ("n", "no, and tell the agent what to do"),
+    ("m", "other scopes, each with the rule that it stores"),
+    ("d", "the diff on the full screen"),
     ("?", "explain what it does, what it needs and why it asks"),
-    ("Tab", "edit the command (checked again), or tell the agent what to do instead"),
-    ("m", "more choices, with the keys below"),
-    ("c", "more: this file or command in this conversation"),
-    ("f", "more: this folder or similar commands in this conversation"),
-    ("e", "more: all edits in this project in this conversation"),
-    ("w", "more: the whole network in this conversation"),
-    ("g", "more: don't ask again in all projects"),
+    ("Tab", "edit the command, which is checked again"),
+    ("Esc", "leave what m, d, ?, n or Tab opened; otherwise interrupt"),
     ("1 to 9, Up, Down", "choose by number; move to a choice for Enter"),
 )
 

@@ -12,7 +12,15 @@ from textual.reactive import var
 from textual.widgets import Static
 
 from crushpy.context.budget import Budget
-from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
+from crushpy.context.edits import (
+    SUPERSEDED,
+    ContextEdit,
+    EditEffect,
+    EditKind,
+    effect_words,
+    offer_words,
+    undoing,
+)
 from crushpy.context.forecast import forecast_lines
 from crushpy.context.inspect import (
     FREE,
@@ -118,6 +126,10 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
     return [group, *(row for row in rows if row.kind != TOOL)]
 
 
+def _place(row: Row) -> tuple[str, str, str]:
+    return row.message_id, row.kind, "" if row.message_id or row.kind == TOOL else row.name
+
+
 def _ordered(by_kind: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(by_kind.items(), key=lambda pair: list(WINDOW_PARTS).index(part_of(pair[0])))
 
@@ -158,10 +170,10 @@ class InspectorScreen(OverlayScreen[None]):
         Binding("p", "pin", "Pin"),
         Binding("l", "rules", "Rules"),
         Binding("r", "refresh_figures", "Refresh"),
-        Binding("d", "edit('drop')", "Drop"),
+        Binding("d", "edit('drop')", "Drop or restore"),
         Binding("a", "drop_repeats", "Drop with repeats"),
         Binding("c", "edit('shorten')", "Shorten"),
-        Binding("u", "edit('restore')", "Restore"),
+        Binding("u", "undo", "Undo"),
         Binding("o", "shorten_old_views", "Old views"),
         Binding("escape", "close", "Close"),
     ]
@@ -190,6 +202,8 @@ class InspectorScreen(OverlayScreen[None]):
         self._inspection = read()
         self._rows: list[Row] = []
         self._requests: Sequence[RequestMade] = ()
+        self._effects: list[EditEffect] = []
+        """Of the edits made here, the last one last."""
         self._over_time: bool | None = None
         """Whether the chart over time is shown; None: if there is room for it."""
 
@@ -249,13 +263,9 @@ class InspectorScreen(OverlayScreen[None]):
         labels.append(Content.assemble(free, (f" free {left}", "$text-muted")))
         for name, share in sorted(self._thresholds.items()):
             labels.append(Content(f"{self._glyphs[THRESHOLD]} {share:.0%} {name}"))
-        counted = sum(by_kind.values())
-        budget = inspection.budget
-        if budget.clamped:
-            labels.append(Content.styled(f"over the window: {short_count(counted)} counted", "$error"))
-        elif not budget.estimated and abs(counted - budget.used) > budget.used // 20:
-            words = f"counted here {short_count(counted)}, reported {short_count(budget.used)}"
-            labels.append(Content.styled(words, "$text-muted"))
+        if inspection.budget.clamped:
+            counted = short_count(sum(by_kind.values()))
+            labels.append(Content.styled(f"over the window: {counted} counted", "$error"))
         return flow(labels, self._width)
 
     @property
@@ -280,14 +290,24 @@ class InspectorScreen(OverlayScreen[None]):
             rows = [Row(kind, "", size, False) for kind, size in _ordered(self._inspection.by_kind())]
         else:
             rows = list(self._inspection.rows) if self.tools_apart else _grouped(self._inspection.rows)
-        self._rows = sorted(rows, key=lambda row: -row.tokens) if self.largest_first else rows
-        wanted, self._part = self._part, ""
-        found = (number for number, row in enumerate(self._rows) if part_of(row.kind) == wanted)
+        here, wanted, self._part = self._current, self._part, ""
+        if self.largest_first:  # an edited message keeps its place
+            rows.sort(key=lambda row: -max(row.tokens, row.whole_tokens))
+        self._rows = rows
+        found = (
+            number
+            for number, row in enumerate(self._rows)
+            if (part_of(row.kind) == wanted if wanted else here and _place(row) == _place(here))
+        )
         at = next(found, self.query_one(RowList).highlighted)
         self.query_one(RowList).show(len(rows), self._draw, at)
 
     def _draw(self, number: int, width: int) -> Content:
         row = self._rows[number]
+        if row.state == "dropped":
+            line = f"  {row.whole_tokens:>8,} {'':6}  {row.kind}  {one_line(row.name)}"
+            words = Content.styled(NOT_WHOLE[row.state], "$warning")
+            return spread(Content.styled(line, "strike $text-muted"), words, width)
         size = f"{row.tokens:>9,} {self._share(row.tokens):>6}"
         left = Content.assemble(self._mark(row.kind), f" {size}  {row.kind}")
         if row.name and row.name not in (row.kind, "system prompt"):
@@ -338,7 +358,22 @@ class InspectorScreen(OverlayScreen[None]):
         if row is None or not row.message_id:
             tell(self, "Only messages can be edited: the system prompt and tools are always sent.", "warning")
             return
-        self._apply(ContextEdit(kind, row.message_id))
+        dropped = kind == "drop" and row.state == "dropped"
+        self._apply(ContextEdit("restore" if dropped else kind, row.message_id))
+
+    def action_undo(self) -> None:
+        """Takes the last edit back, wherever the cursor is; if none was made here, restores the message."""
+        if self._effects:
+            self._take_back(self._effects.pop())
+        else:
+            self.action_edit("restore")
+
+    @in_worker("edit")
+    async def _take_back(self, effect: EditEffect) -> None:
+        self._cancel()
+        done = await self._controls.edit(undoing(effect))
+        self.action_refresh_figures()
+        tell(self, f"Undone: {effect_words(done)}.")
 
     def action_drop_repeats(self) -> None:
         """Drops a message and those that repeat its text."""
@@ -354,10 +389,11 @@ class InspectorScreen(OverlayScreen[None]):
         self._cancel()
         effect = await self._controls.edit([edit], dry_run=not confirmed)
         if confirmed:
+            self._effects.append(effect)
             self.action_refresh_figures()
             tell(self, f"Done: {effect_words(effect)}.")
         else:
-            more = " (a drops them, too)" if effect.repeats else ""
+            more = " (a drops them, too)" if effect.repeated else ""
             self.confirm(repr(edit), f"{effect_words(effect)}{more}.\nPress again to confirm, Esc to cancel.")
 
     @on(RowList.Highlighted)

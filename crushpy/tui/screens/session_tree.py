@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ReplaySession = Callable[[str], Awaitable[list[Replay]]]
 
 
-UNDO = "undo"
+UNDO = "undo:"
 ON_A_ROW = ("read", "go_on", "fork", "undo", "mark", "compare", "replay", "fold")
 """Actions that need a session at the cursor."""
 
@@ -109,7 +109,7 @@ class SessionPreview(Transcript, inherit_bindings=False):
 
 class SessionTreeScreen(OverlayScreen[str | None]):
     """`session_id` is any session of the conversation; the cursor starts there. Returns the session to
-    continue in, or `UNDO` to undo the boundary that opened the current one."""
+    continue in, or `UNDO` and the id of the boundary that opened the current one."""
 
     DEFAULT_CSS = """
     SessionTreeScreen #both { height: 1fr; layout: horizontal; }
@@ -271,17 +271,21 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     @in_worker("change")
     async def action_undo(self) -> None:
         """Warns once; the second press undoes."""
-        session = self._current.session
-        warning = (
-            f"Press u again to undo this compaction: session {self._number(session.parent_id)} continues "
-            "where it ended, this one stays, marked undone; files are not touched."
-        )
-        if not self.confirm(session.id, warning):
+        session, boundary = self._current.session, self._current.boundary
+        assert boundary is not None
+        if session.end_reason == RETURN:
+            what, boundary_id, then = "the return of this branch", "", "it continues where it ended"
+        else:
+            what = "this branch" if boundary.trigger == BRANCH else "this compaction"
+            parent = self._number(session.parent_id)
+            then = f"session {parent} continues where it ended, this one stays, marked undone"
+            boundary_id = boundary.id
+        if not self.confirm(session.id, f"Press u again to undo {what}: {then}; files are not touched."):
             return
         if session.id == self._here:
-            self.dismiss(UNDO)
+            self.dismiss(UNDO + boundary_id)
         else:
-            self._continue_in((await self._library.undo_compaction(session.id)).id)
+            self._continue_in((await self._library.undo_compaction(session.id, boundary_id)).id)
 
     @in_worker("change")
     async def action_replay(self) -> None:

@@ -1,6 +1,5 @@
 """Shows a summary before it takes effect: accept, edit, regenerate or decline it."""
 
-from collections.abc import Callable
 from typing import Literal
 
 from textual import events
@@ -17,7 +16,7 @@ from crushpy.tui.screens.choose import LineScreen
 from crushpy.tui.screens.overlay import EditingScreen, PanelScreen, in_worker, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField, LineField
-from crushpy.tui.widgets.grace_period import GracePeriod
+from crushpy.tui.widgets.grace_period import ARMED, WAIT, GracePeriod
 
 QUESTIONS: dict[Literal["regenerate", "decline"], tuple[str, str]] = {
     "regenerate": ("Regenerate the summary", "instructions for the next summary"),
@@ -27,10 +26,7 @@ KEYS = ("a", "e", "r", "d", "v", "escape")
 
 
 class ReviewScreen(EditingScreen[Verdict]):
-    """Always returns a `Verdict`: closing it declines, and nothing changes.
-
-    It may open while the user types: keys decide only once typing has paused, and `typed` gets the letters.
-    """
+    """Always returns a `Verdict`: closing it declines, and nothing changes."""
 
     DEFAULT_CSS = """
     ReviewScreen #reading { height: 1fr; padding: 0 1; }
@@ -50,12 +46,12 @@ class ReviewScreen(EditingScreen[Verdict]):
     AUTO_FOCUS = "#reading"
     unsaved = "Your edits would be lost. Press {}, a to accept them."
 
-    def __init__(self, event: ReviewNeeded, typed: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, event: ReviewNeeded, *, writing: bool = False) -> None:
+        """`writing`: the user was writing a prompt. Keys decide once that has paused."""
         super().__init__()
         self._event = event
         self.stored = clean(event.summary)
-        self._typed = typed
-        self._grace = GracePeriod(self, typed)
+        self._grace = GracePeriod(self, changed=self._say_whether_keys_count) if writing else None
         self._editing = False
 
     def compose_body(self) -> ComposeResult:
@@ -64,11 +60,17 @@ class ReviewScreen(EditingScreen[Verdict]):
         yield AreaField(self.stored)
 
     def on_mount(self) -> None:
+        self._say_whether_keys_count()
+        self.action_edit(False)
+        if self._grace is not None:
+            self._grace.begin()
+
+    def _say_whether_keys_count(self) -> None:
         event = self._event
         tokens = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
-        self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
-        self.action_edit(False)
-        self._grace.begin()
+        waits = self._grace is not None and not self.has_class(ARMED)
+        heading = f"Compaction ({one_line(event.trigger)})"
+        self.set_heading(heading, f"{tokens} · {WAIT}" if waits else tokens)
 
     def action_evidence(self) -> None:
         evidence = self._event.evidence.strip() or "(none)"
@@ -80,12 +82,8 @@ class ReviewScreen(EditingScreen[Verdict]):
         return not self._editing or action not in ("accept", "edit", "ask", "evidence", "decline")
 
     def on_key(self, event: events.Key) -> None:
-        if not self._editing:
+        if self._grace is not None and not self._editing:
             self._grace.decides(event, KEYS)
-
-    def on_paste(self, event: events.Paste) -> None:
-        self._typed(event.text)
-        self._grace.restart()
 
     def action_accept(self, edited: bool = False) -> None:
         if not self.edited:

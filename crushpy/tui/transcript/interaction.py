@@ -105,6 +105,24 @@ class Interaction:
             widget.set_following(top >= model.total - height)
         widget.show_changes()
 
+    def open_new(self, key: int) -> None:
+        """Opens an item that has just come, so that its beginning is in view."""
+        index = self._model.index_of(key)
+        if index is not None:
+            self._cache.set_opened(index, True)
+            self._cache.rows(index)
+            if self._widget.following and self._model.heights[index] >= self._widget.size.height:
+                self._show_row(index, 0)
+            self._widget.show_changes()
+
+    def fold(self, key: int) -> bool:
+        """Closes an item; False if it is closed or gone."""
+        index = self._model.index_of(key)
+        if index is None or not self._model[index].opened:
+            return False
+        self.set_opened(index, False)
+        return True
+
     def fold_cursor(self, opened: bool | None = None) -> None:
         """Opens or closes the item at the cursor; without `opened` it changes to the other state."""
         index = self.cursor_index()

@@ -1,6 +1,6 @@
 """The approval panel: asks before the agent acts, with exactly what would happen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from textual import events
@@ -14,9 +14,9 @@ from textual.widgets import Input, Static
 
 from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
-from crushpy.core.messages import Diff, counted
+from crushpy.core.messages import Diff, Json, counted
 from crushpy.engine.approvals import Answer
-from crushpy.security.sanitize import reveal, reveal_pieces, to_json
+from crushpy.security.sanitize import reveal_pieces, to_json
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.textual_adapter import app_of, subscribe
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
@@ -26,16 +26,17 @@ from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.tool_calls import draw_command
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.fitting import pointed, shorten
-from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
-from crushpy.tui.widgets.key_bar import clickable, flow
+from crushpy.tui.widgets.grace_period import ARMED, WAIT, GracePeriod
+from crushpy.tui.widgets.key_bar import clickable
 
 MARK = "reverse"
 """Distinguishes the name of a hidden character from the same letters in plain text."""
 MOST_MARKS = 1_000
 """Beyond this number hidden characters are named but not marked: each mark slows drawing down."""
-WAIT = Content.styled("Keys work after a short pause", "$text-muted")
-DENYING = Content.styled("Enter denies, with or without a message.  Esc goes back.", "$text-muted")
-AMENDING = Content.styled("Enter checks the changed command again.  Esc goes back.", "$text-muted")
+WRITING = Content.styled("Enter answers, with or without words · Esc goes back", "$text-muted")
+AMENDING = Content.styled("Enter checks the changed command again · Esc goes back", "$text-muted")
+AMENDED = AnswerChoice("tab", "once", "", asks_for="the command to run")
+"""Yes, to a command that the user writes."""
 NO_MARGIN = Margin((), ())
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
@@ -55,61 +56,49 @@ def _in_line(text: str) -> Content:
 
 def _title(question: ApprovalNeeded, width: int | None = None) -> Content:
     """The question in a sentence, and its position among several. `width`: shortened to so many cells."""
-    task = "  for a task" if question.task else ""
     number, count = question.place
-    place = f"  {number} of {count}" if count > 1 else ""
-    asked = _in_line(question.title or f"Allow {question.name}?")
+    suffix = ("  for a task" if question.task else "") + (f"  {number} of {count}" if count > 1 else "")
+    asked = _in_line(question.title)
     if width is not None:
-        asked = shorten(asked, width - len(task + place))
-    return Content.assemble(asked, f"{task}{place}").stylize("bold")
-
-
-def _sentence(question: ApprovalNeeded) -> Content:
-    """What a command would do, in plain words, and why approval is needed."""
-    told = question.title and all(access.kind == "path" for access in question.accesses)
-    says = Content("") if told else _in_line(question.says[:1].upper() + question.says[1:])
-    reason = _in_line(_why(question)).stylize("$text-muted")
-    return Content(" · ").join([part for part in (says, reason) if part.plain])
-
-
-def _why(question: ApprovalNeeded) -> str:
-    """The reason, without what the sentence already names."""
-    why, _, of_what = question.reason.partition(": ")
-    named = bool(of_what) and all(part in question.says for part in of_what.split(", "))
-    if named and why.startswith("no rule allows "):
-        return "No rule allows it"
-    return question.reason[:1].upper() + question.reason[1:]
+        asked = shorten(asked, width - len(suffix))
+    return Content.assemble(asked, suffix).stylize("bold")
 
 
 def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
     """Draws the command or change like a result; None if that would leave something out."""
     if _hidden(question):
         return None
-    diff, args = question.preview, dict(question.args)
-    if isinstance(diff, Diff) and diff.unified:
-        return (lambda canvas: draw_diff(diff, canvas, NO_MARGIN)) if shows_whole(diff) else None
-    if "command" not in args:
+    diff, args = question.preview, _shown_args(question)
+    if not (isinstance(diff, Diff) and diff.unified):
+        diff = None
+    command = args.pop("command", None)
+    if (diff is None and command is None) or (diff is not None and not shows_whole(diff)):
         return None
-    command = str(args.pop("command"))
 
     def draw(canvas: Canvas) -> None:
-        draw_command(command, canvas, NO_MARGIN)
+        if diff is not None:
+            draw_diff(diff, canvas, NO_MARGIN)
+        if command is not None:
+            draw_command(str(command), canvas, NO_MARGIN)
         for name, value in args.items():
             canvas.prose([[(f"{name}: {value}", canvas.palette.muted)]], NO_MARGIN, canvas.palette.text)
 
     return draw
 
 
+def _shown_args(question: ApprovalNeeded) -> Json:
+    """The arguments of a call, unless a diff shows what they do."""
+    hidden = _diff(question) and not any(access.reason for access in question.accesses)
+    return {} if hidden else dict(question.args)
+
+
 def _what(question: ApprovalNeeded) -> Content:
-    """The exact command or change, or else the arguments. Hidden characters are marked."""
-    diff = _diff(question)
-    if diff:
-        lines = [_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n")]
-        return Content("\n").join(lines)
-    args = dict(question.args)
+    """The exact command or change, and the arguments. Hidden characters are marked."""
+    diff, args = _diff(question), _shown_args(question)
+    lines = [_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n")] if diff else []
     command = [_revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
     others = [_revealed_content(f"{name}: {value}") for name, value in args.items()]
-    return Content("\n").join([*command, *others])
+    return Content("\n").join([*lines, *command, *others])
 
 
 def _warning(question: ApprovalNeeded) -> Content:
@@ -138,8 +127,7 @@ def _diff(question: ApprovalNeeded) -> str:
 
 def _hidden(question: ApprovalNeeded) -> list[str]:
     """The names of all hidden characters, with repetitions."""
-    args = [f"{name}: {value}" for name, value in question.args.items()]
-    asked = [_diff(question)] if _diff(question) else args
+    asked = [_diff(question), *(f"{name}: {value}" for name, value in _shown_args(question).items())]
     for texts in ([question.name, *asked], [question.reason, question.rule]):
         found = [piece for text in texts for piece, hidden in reveal_pieces(text) if hidden]
         if found:
@@ -148,14 +136,14 @@ def _hidden(question: ApprovalNeeded) -> list[str]:
 
 
 STEPS = {"up": -1, "down": 1}
-MORE, EXPLAIN, AMEND = "m", "question_mark", "tab"
+SCOPES, EXPLAIN, FULL, AMEND = "m", "question_mark", "d", "tab"
 HANGING = "\n" + " " * len("› [y] ")
 """Before the further lines of a long choice."""
 
 
 class ChoiceList(Static):
-    """The answers: chosen by letter, number, arrows and Enter, or click. The usual ones come first, the rest
-    is shown on demand."""
+    """The answers: chosen by letter, number, arrows and Enter, or click. The list of scopes takes their place
+    on demand."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -166,78 +154,46 @@ class ChoiceList(Static):
     }
     """
 
-    def __init__(self, choices: Sequence[AnswerChoice], amends: str, escapes: str) -> None:
-        """`amends`, `escapes`: what Tab and Esc do; Tab may do nothing."""
+    def __init__(self, choices: Sequence[AnswerChoice]) -> None:
         super().__init__(id="keys")
-        self._all = tuple(choices)
-        self._amends, self._escapes = amends, escapes
-        lasting = sorted(filter(_lasts, choices), key=lambda choice: choice.kind != "always")
-        self._usual = tuple(choice for choice in choices if not _lasts(choice) or choice in lasting[:1])
+        self._all = choices
         self.at = 0
-        self.all_shown = len(self._usual) == len(self._all)
+        self.scopes = False
 
     @property
-    def _choices(self) -> tuple[AnswerChoice, ...]:
-        return self._all if self.all_shown else self._usual
-
-    def keys(self) -> frozenset[str]:
-        """All keys that have a meaning here."""
-        others = () if self.all_shown else (MORE,)
-        others += (EXPLAIN, AMEND) if self._amends else ()
-        return frozenset((*self._by_key, *others, *STEPS))
+    def shown(self) -> list[AnswerChoice]:
+        return [choice for choice in self._all if choice.is_scope == self.scopes]
 
     @property
-    def _by_key(self) -> dict[str, AnswerChoice]:
-        numbered = {str(number): choice for number, choice in enumerate(self._choices, 1)}
-        return numbered | {choice.key: choice for choice in self._choices} | {"enter": self._choices[self.at]}
+    def by_key(self) -> dict[str, AnswerChoice]:
+        numbered = {str(number): choice for number, choice in enumerate(self.shown, 1)}
+        return numbered | {choice.key: choice for choice in self.shown} | {"enter": self.shown[self.at]}
 
-    def pressed(self, key: str) -> AnswerChoice | None:
-        """The choice for a key; None if it only moves the pointer."""
-        if key in STEPS:
-            self.at = max(0, min(len(self._choices) - 1, self.at + STEPS[key]))
-            return None
-        return self._by_key[key]
+    def step(self, by: int) -> None:
+        self.at = max(0, min(len(self.shown) - 1, self.at + by))
 
-    def rows(self, width: int, *, listed: bool) -> Content:
-        """A row for each choice if there is room; otherwise in a line."""
-        more = [] if self.all_shown else [clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
-        if listed:
-            labels = [_label(choice, width=width - len(HANGING) + 1) for choice in self._choices]
-            rows = [
-                clickable(pointed(label, at == self.at), choice.key)
-                for at, (label, choice) in enumerate(zip(labels, self._choices, strict=True))
-            ]
-            rows += [pointed(row, False) for row in more]
-            about = f"? explains · Tab {self._amends} · " if self._amends else ""
-            hint = Content.styled(f"  {about}{self._escapes}", "$text-muted")
-            return Content("\n").join([*rows, hint.truncate(width)])
-        labels = [_label(choice, fully=False).truncate(width, ellipsis=True) for choice in self._choices]
-        labels[self.at] = labels[self.at].stylize("reverse")
-        shown = [clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
-        return flow([*shown, *more, Content(self._escapes)], width)
+    def rows(self, width: int, hints: Mapping[str, str], *, tight: bool) -> Content:
+        """A row for each choice, one line each if space is `tight`, then other keys and what they do."""
+        rows: list[Content] = []
+        for at, choice in enumerate(self.shown):
+            words = _in_line(choice.label)
+            room = width - len(HANGING) + 1
+            words = words.truncate(room, ellipsis=True) if tight else Content(HANGING).join(words.wrap(room))
+            label = Content.assemble((f"[{choice.key}]", "bold"), " ", words)
+            rows.append(clickable(pointed(label, at == self.at), choice.key))
+        keys = Content.styled(" · ", "$text-muted").join(
+            clickable(Content.styled(f"{_NAMES.get(key, key)} {does}", "$text-muted"), key)
+            for key, does in hints.items()
+        )
+        return Content("\n").join([*rows, Content.assemble("  ", keys).truncate(width, ellipsis=True)])
 
     def cut(self, width: int) -> list[Content]:
-        """The labels that do not fit on a line of a small screen."""
-        short = [_label(choice, fully=False) for choice in self._choices]
-        return [label for label in short if label.cell_length > width]
+        """The labels that do not fit on a line."""
+        labels = [_in_line(choice.label) for choice in self.shown]
+        return [label for label in labels if label.cell_length > width - len(HANGING) + 1]
 
 
-def _lasts(choice: AnswerChoice) -> bool:
-    return choice.kind in ("conversation", "always")
-
-
-def _label(choice: AnswerChoice, *, fully: bool = True, width: int = 0) -> Content:
-    """`width`: columns for its words, if it may take several lines."""
-    covers = reveal(choice.covers)
-    words = {
-        "once": (f"Yes, to {covers}" if covers else "Yes",) * 2,
-        "conversation": (covers, f"Yes, and don't ask again for {covers} in this conversation"),
-        "always": (f"always {covers}", f"Yes, and don't ask again for {covers}"),
-        "deny": ("No", "No, and tell the agent what to do instead"),
-    }[choice.kind][fully]
-    told = Content(choice.label or words)
-    told = Content(HANGING).join(told.wrap(width)) if width > 0 else told
-    return Content.assemble((f"[{choice.key}]", "bold"), " ", told)
+_NAMES = {EXPLAIN: "?", AMEND: "Tab", "escape": "Esc"}
 
 
 SMALL = Size(44, 20)
@@ -251,19 +207,18 @@ MIN_ROWS_BESIDE_CHOICES = 4
 MIN_BODY_ROWS = 2
 """Rows of the request that stay in view if the screen has them."""
 FIXED_ROWS = 7
-"""Rows of the frame, the sentence and the prompt."""
-OPENED = "-opened"
-"""The class of a question whose choices were all asked for: they take the transcript's place."""
+"""Rows of the frame, the reason and the prompt."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the space."""
 MAX_NOTE_ROWS = 2
-"""Rows of the sentence and of the warning."""
+"""Rows of the reason and of the warning; on a small screen one."""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """One question. Keys decide only once typing has paused.
+    """One question. Keys decide only once typing has paused; the draft gets all others while it is in view.
 
-    The exact request scrolls; its explanation and the choices below it stay in view.
+    The exact request scrolls; the reason and the choices below it stay in view. Esc leaves what was opened
+    last: the line to write in, the list of scopes, the explanation, the full screen.
     """
 
     DEFAULT_CSS = """
@@ -278,12 +233,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         }
         #body { height: 1fr; scrollbar-size-vertical: 1; }
         #foot { dock: bottom; height: auto; }
-        #sentence, #warning { max-height: 2; }
+        #reason, #warning { max-height: 2; }
+        &.-small #reason, &.-small #warning { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
         LineField, LineField:focus { display: none; padding: 0; }
-        &.denying LineField, &.denying LineField:focus { display: block; }
+        &.-writing LineField, &.-writing LineField:focus { display: block; }
     }
     """
-    ESCAPES = "Esc interrupts"
     BINDINGS = [
         Binding(key, f"look('{action}')", "Scroll", show=False)
         for key, action in {
@@ -313,17 +268,18 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._answer = answer
         command = question.args.get("command")
         self._command = command if isinstance(command, str) and command.isprintable() else ""
-        amends = "edits the command" if self._command else "tells the agent what to do instead"
-        own_words = any(choice.label for choice in question.choices)  # not about a call
-        self._choices = ChoiceList(question.choices, "" if own_words else amends, self.ESCAPES)
-        self._amending = self._explained = False
+        self._choices = ChoiceList(question.choices)
+        self._page = ""
+        """The key that opened what is shown: the scopes, the explanation, the full screen."""
+        self._writing: AnswerChoice | None = None
+        """The answer that the line is for."""
         early = ("y", "n") if question.follows else ()
         self._grace = GracePeriod(self, typed, self._armed_or_not, early)
         draw = _drawing(question)
         self._drawn = DrawnDisplay(draw, palette) if draw else None
         self._what = Content("") if draw else _what(question)
-        self._fitted: tuple[Size, bool] | None = None
-        self._small = False
+        self._fitted: object = None
+        self._small = self._tight = False
         self._stop_calling: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
@@ -334,9 +290,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield Static(id="what")
         with Vertical(id="foot"):
             yield Static(id="warning")
-            yield Static(id="sentence")
+            yield Static(id="reason")
             yield self._choices
-            yield LineField(placeholder="what the agent should do instead")
+            yield LineField()
 
     def on_mount(self) -> None:
         subscribe(self, cast(Any, self.screen).screen_layout_refresh_signal, self._fit)
@@ -357,24 +313,23 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _body(self) -> VerticalScroll:
         return self.query_one("#body", VerticalScroll)
 
-    @property
-    def _denying(self) -> bool:
-        return self.has_class("denying")
-
     def _fit(self) -> None:
         """After each layout: takes as much space as the question needs and the screen has."""
         body = self._body
         lines = f"{body.virtual_size.height:,} lines: PgUp PgDn"
         self.border_subtitle = lines if body.max_scroll_y else ""
         screen = app_of(self).size
-        if self._fitted == (screen, self._denying):
+        if self._fitted == (screen, self._page, self._writing):
             return
-        self._fitted = screen, self._denying
-        self._small = False
-        listed = self._choices.rows(self._text_width, listed=True).get_height({}, self._text_width)
+        self._fitted = screen, self._page, self._writing
+        self._small = self._tight = False
+        listed = self._choices_shown().get_height({}, self._text_width)
         rows = screen.height - MIN_ROWS_BESIDE_CHOICES
-        crowded = 2 * listed > rows and (not self.has_class(OPENED) or listed > rows - FIXED_ROWS)
-        self._small = crowded or screen.width < SMALL.width or screen.height < SMALL.height
+        crowded = 2 * listed > rows and (not self._page or listed > rows - FIXED_ROWS)
+        self._small = crowded or self._page == FULL
+        self._small = self._small or screen.width < SMALL.width or screen.height < SMALL.height
+        self._tight = self._small and 2 * listed > screen.height
+        self.set_class(bool(self._page), "-opened")
         self.set_class(self._small, "-small")
         self.screen.set_class(self._small, CRAMPED)
         body_rows, foot_rows = self._fill()
@@ -391,47 +346,62 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Writes every part and returns the lines of the body, which repeats truncated parts in full, and
         those below it."""
         question, width = self._question, self._text_width
-        title, sentence, warning = _title(question), _sentence(question), _warning(question)
+        why = _in_line(question.reason[:1].upper() + question.reason[1:]).stylize("$text-muted")
+        lines = 1 if self._small else MAX_NOTE_ROWS
         room = width - TITLE_EDGE_CELLS
-        asked = [title] if title.cell_length > room and "command" not in question.args else []
         self.border_title = title = _title(question, room)
-        if self._small:  # a line each
-            told = Content.assemble(title, "  ", sentence)
-            cut = [*asked, *([sentence] if told.cell_length > width else []), *self._choices.cut(width)]
-            title, sentence = told.truncate(width, ellipsis=True), Content("")
-            warning = warning.truncate(width, ellipsis=True)
-        else:
-            cut = [*asked, *([sentence] if sentence.get_height({}, width) > MAX_NOTE_ROWS else [])]
-            title = Content("")
-        parts = {"title": title, "warning": warning, "sentence": sentence}
-        if self._explained:
+        is_cut = _title(question).cell_length > room and "command" not in question.args
+        cut = [_title(question)] if is_cut else []
+        cut += [why] if why.get_height({}, width) > lines else []
+        cut += self._choices.cut(width) if self._tight else []
+        if self._page == EXPLAIN:
             from crushpy.permissions.describe_call import explain_call
 
             cut.append(_in_line(explain_call(question.accesses, question.reason)))
-        parts["what"] = Content("\n\n").join([part for part in (self._what, *cut) if part.plain])
+        parts = {
+            "title": title if self._small else Content(""),
+            "what": Content("\n\n").join([part for part in (self._what, *cut) if part.plain]),
+            "warning": _warning(question),
+            "reason": why,
+        }
         screen = app_of(self).size
         rows = {"what": min(screen.height, self._drawn.rows(width)) if self._drawn is not None else 0}
         for name, part in parts.items():
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
-            most = screen.height if name == "what" else MAX_NOTE_ROWS
+            most = screen.height if name == "what" else lines
             rows[name] = rows.get(name, 0) + (_height(part, width, most) if static.display else 0)
         self._say_choices()
         body = rows.pop("what")
-        return body, sum(rows.values()) + self._choices_shown(width).get_height({}, width) + self._denying
+        choices = self._choices_shown().get_height({}, width)
+        return body, sum(rows.values()) + choices + (self._writing is not None)
 
-    def _choices_shown(self, width: int) -> Content:
-        if self._denying:
-            return AMENDING if self._amending else DENYING
-        return self._choices.rows(width, listed=not self._small)
+    @property
+    def _hints(self) -> dict[str, str]:
+        """Further keys, and what they do."""
+        if self._page:
+            return {"escape": "goes back"}
+        question = self._question
+        offered = {
+            "escape": question.escape or "interrupts",
+            SCOPES: "other scopes" * any(choice.is_scope for choice in question.choices),
+            FULL: "full screen" * isinstance(question.preview, Diff),
+            EXPLAIN: "explains" * bool(question.accesses),
+            AMEND: "edits the command" * bool(question.accesses and self._command),
+        }
+        return {key: does for key, does in offered.items() if does}
+
+    def _choices_shown(self) -> Content:
+        if self._writing is not None:
+            return AMENDING if self._writing is AMENDED else WRITING
+        return self._choices.rows(self._text_width, self._hints, tight=self._tight)
 
     def _say_choices(self) -> None:
-        width = self._text_width
-        shown = self._choices_shown(width)
-        self._choices.styles.height = shown.get_height({}, width)
-        waiting = not (self._denying or self.has_class(ARMED) or self._question.follows)
-        self._choices.update(WAIT if waiting else shown)
+        shown = self._choices_shown()
+        self._choices.styles.height = shown.get_height({}, self._text_width)
+        waiting = not (self._writing or self.has_class(ARMED) or self._question.follows)
+        self._choices.update(Content.styled(WAIT, "$text-muted") if waiting else shown)
 
     def _armed_or_not(self) -> None:
         if not self.has_class(ARMED):
@@ -448,56 +418,69 @@ class ApprovalPanel(Vertical, can_focus=True):
     # --- what the user says ------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        if self._denying:
-            if event.key == "escape":
-                event.stop()
-                self.focus()
-        elif event.key == "enter" and (self._has_draft() or not self.has_class(ARMED)):
+        if event.key == "escape" and (self._writing or self._page or self._question.escape):
+            event.stop().prevent_default()
+            self._go_back()
+        elif self._writing:
+            return
+        elif event.key == "enter" and not self._page and (self._has_draft() or not self.has_class(ARMED)):
             event.stop().prevent_default()
             self._typed("\r")
             self._grace.restart()
-        elif self._grace.decides(event, self._choices.keys()):
+        elif self._grace.decides(event, {*self._choices.by_key, *STEPS, *self._hints} - {"escape"}):
             event.stop().prevent_default()
             self._press(event.key)
 
+    def _go_back(self) -> None:
+        if self._writing:
+            self.focus()
+        elif self._page:
+            self._open("")
+        else:
+            self._answer(Answer("deny"))
+
     def _press(self, key: str) -> None:
-        if key == AMEND:
-            self._ask_for_words()
-        elif key in (EXPLAIN, MORE):
-            self._explained = self._explained or key == EXPLAIN
-            self._choices.all_shown = self._choices.all_shown or key == MORE
-            self.set_class(key == MORE or self.has_class(OPENED), OPENED)
-            self._fitted = None
-            self._fit()
-            if key == EXPLAIN:  # it is below what is asked
-                self.call_after_refresh(self._body.scroll_end, animate=False)
-        elif (chosen := self._choices.pressed(key)) is None:
+        if key in STEPS:
+            self._choices.step(STEPS[key])
             self._say_choices()
-        elif chosen.kind == "deny" and not chosen.label:
-            self._ask_for_words(denies=True)
+        elif key == AMEND:
+            self._write(AMENDED)
+        elif key in (SCOPES, EXPLAIN, FULL):
+            self._open(key)
+        elif (chosen := self._choices.by_key[key]).asks_for:
+            self._write(chosen)
         else:
             self._answer(Answer(chosen.kind, key=chosen.key))
 
-    def _ask_for_words(self, *, denies: bool = False) -> None:
-        """Asks what the agent should do instead, or for the command to run instead."""
-        self._amending = bool(self._command) and not denies
+    def _open(self, page: str) -> None:
+        self._page, self._choices.scopes, self._choices.at = page, page == SCOPES, 0
+        self._grace.typed = None if page else self._typed
+        self._fit()
+        if page == EXPLAIN:  # it is below what is asked
+            self.call_after_refresh(self._body.scroll_end, animate=False)
+
+    def _write(self, answer: AnswerChoice) -> None:
+        """Asks for the words of an answer, or for the command to run instead."""
+        self._writing = answer
         line = self.query_one(LineField)
-        line.value = self._command if self._amending else ""
+        line.placeholder = answer.asks_for
+        line.value = self._command if answer is AMENDED else ""
         line.cursor_position = len(line.value)
-        self.add_class("denying")
+        self.add_class("-writing")
         self._fit()
         line.focus()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        self._typed(event.text)
-        self._grace.restart()
+        if not self._page:
+            self._typed(event.text)
+            self._grace.restart()
 
     def on_focus(self) -> None:
-        """The focus comes from the line for a denial, or from elsewhere."""
-        if self._denying:
-            self.remove_class("denying")
-            self._amending = False
+        """The focus comes from the line for words, or from elsewhere."""
+        if self._writing:
+            self.remove_class("-writing")
+            self._writing = None
             self.query_one(LineField).value = ""
             self._fit()
         else:
@@ -505,8 +488,10 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        words = event.value.strip()
-        if self._amending and not words:  # nothing to check: back to the question
+        words, chosen = event.value.strip(), self._writing
+        if chosen is AMENDED and words:
+            self._answer(Answer("once", command=words))
+        elif chosen is None or chosen is AMENDED:  # nothing to check: back to the question
             self.focus()
-            return
-        self._answer(Answer("once", command=words) if self._amending else Answer("deny", words))
+        else:
+            self._answer(Answer(chosen.kind, words, chosen.key))

@@ -22,6 +22,7 @@ from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES
+from crushpy.util.mentions import MAX_LINES, MAX_TOKENS, is_binary, left_out
 
 MAX_ROWS = 8
 ROOM_FOR_ARGUMENT = 70
@@ -102,18 +103,27 @@ def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
     return f"Did you mean {' or '.join(f'/{slash}' for slash in near[:2])}?" if near else ""
 
 
-def file_completions(paths: Sequence[str], folder: Path) -> list[Completion]:
-    quoted = [f'"{path}"' if " " in path else path for path in paths]
+def file_completions(
+    paths: Sequence[str], folder: Path, limits: tuple[int, int] = (MAX_LINES, MAX_TOKENS)
+) -> list[Completion]:
+    """The files that are text or pictures, and what becomes of each. `limits`: lines and tokens of a file
+    that goes with the prompt."""
     return [
-        Completion(f"@{written} ", path, what_becomes_of(folder / path), is_path=True)
-        for path, written in zip(paths, quoted, strict=True)
+        Completion(
+            f'@"{path}" ' if " " in path else f"@{path} ",
+            path,
+            what_becomes_of(folder / path, *limits),
+            is_path=True,
+        )
+        for path in paths
+        if path.lower().endswith(SUFFIXES) or not is_binary(folder / path)
     ]
 
 
-def what_becomes_of(path: Path) -> str:
-    """Whether a file can be attached to the prompt, or is only named in it."""
+def what_becomes_of(path: Path, max_lines: int, max_tokens: int) -> str:
+    """Whether a file goes with the prompt, or is only named in it."""
     if not path.name.lower().endswith(SUFFIXES):
-        return "only named"
+        return left_out(path, max_lines, max_tokens) or "attached"
     with suppress(OSError):
         if path.stat().st_size > MAX_PICTURE_FILE:
             return "too large to attach"
@@ -211,6 +221,8 @@ class Completer:
         self.files = files
         self.resources: Sequence[tuple[str, str]] = ()
         """Of MCP servers: `server:uri`, and a name."""
+        self.attach: tuple[int, int] = MAX_LINES, MAX_TOKENS
+        """Of a file that goes with the prompt."""
         self._prompt = prompt
         self._list = CompletionList()
         self._token: Token | None = None
@@ -290,7 +302,7 @@ class Completer:
             self._offer([], self.files.problem or "listing files …")
             return
         if self.files.count <= MAX_PATHS_AT_ONCE:
-            found = file_completions(self.files.search(token.typed), self.files.cwd)
+            found = file_completions(self.files.search(token.typed), self.files.cwd, self.attach)
             self._offer([*found, *self._resources(token.typed)])
             return
         typed = token.typed.lower()
@@ -318,7 +330,8 @@ class Completer:
                 token = self._token
         self._searching = False
         if self._token == token and self._may_change(token):
-            self._offer([*file_completions(found, self.files.cwd), *self._resources(token.typed)])
+            files = file_completions(found, self.files.cwd, self.attach)
+            self._offer([*files, *self._resources(token.typed)])
 
     async def _list_files(self) -> None:
         try:

@@ -154,6 +154,7 @@ def _read(stream: IO[bytes]) -> list[str]:
         *whole, rest = (rest + data).split(b"\0")
         for raw in whole:
             path = raw.decode(errors="replace").removeprefix("./")
-            if path and "\ufffd" not in path and "\n" not in path and clean(path) == path:  # can be typed
+            can_be_typed = "\ufffd" not in path and "\n" not in path and clean(path) == path
+            if path and can_be_typed and "__pycache__/" not in path:
                 paths.append(path)
     return paths

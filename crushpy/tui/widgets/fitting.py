@@ -29,7 +29,7 @@ def shorten(title: Content, width: int) -> Content:
     """
     if title.cell_length <= width:
         return title
-    if (place := title.plain.rfind("`?")) > 0:
+    if (place := title.plain.rfind("`")) > 0:
         end = title[place:]
         command = title[:place].truncate(max(width // 2, width - end.cell_length), ellipsis=True)
         return Content.assemble(command, end).truncate(width, ellipsis=True)

@@ -1,4 +1,4 @@
-"""Keys answer a question only once typing has paused: earlier ones were meant for the draft."""
+"""Keys answer a question only once typing has paused: earlier ones were meant for a draft."""
 
 import time
 from collections.abc import Callable, Collection
@@ -15,19 +15,21 @@ GRACE = 0.5
 """Seconds without a key, while visible, after which keys decide."""
 ARMED = "-armed"
 """The class of a widget whose keys decide now."""
+WAIT = "Keys work after a short pause"
 BREAKS = ("ctrl+j", "shift+enter")
 """Break a line of the draft."""
 
 
 @dataclass
 class GracePeriod:
-    """Arms and disarms `widget`; `typed` receives text for the draft, `changed` is called after both.
+    """Arms and disarms `widget`; `changed` is called after both.
 
-    The wait restarts with every key, and when the widget's screen becomes the top one again.
+    The wait restarts with every key, and when a question that has not been seen yet comes into view.
     """
 
     widget: Widget
-    typed: Callable[[str], None]
+    typed: Callable[[str], None] | None = None
+    """Receives text for a draft, which disarms again; None if no draft is in view."""
     changed: Callable[[], None] = lambda: None
     early: Collection[str] = ()
     """Keys that decide as soon as the widget has been drawn, until something else is typed."""
@@ -41,11 +43,17 @@ class GracePeriod:
 
     def begin(self) -> None:
         """Call this when the widget is mounted."""
-        self.widget.watch(self.widget.screen, "stack_updates", self.restart, init=False)
+        self.widget.watch(self.widget.screen, "stack_updates", self._uncovered, init=False)
         subscribe(self.widget, cast(Any, app_of(self.widget)).app_resume_signal, self.restart)
         self.restart()
         if self.early and self.on_top:
             self.widget.call_after_refresh(self._note_drawn)
+
+    def _uncovered(self) -> None:
+        """The user has closed a screen over the question, or opened one."""
+        if not self.widget.has_class(ARMED):
+            self.restart()
+        self.changed()
 
     def _note_drawn(self) -> None:
         self._drawn = time.monotonic()
@@ -66,19 +74,19 @@ class GracePeriod:
         self.changed()
 
     def decides(self, event: events.Key, choices: Collection[str]) -> bool:
-        """Whether the key is one of `choices` and was pressed while armed. Any other key restarts the wait.
+        """Whether the key is one of `choices` and was pressed while armed.
 
         A key that was pressed before the widget was armed and is handled only now does not decide.
         """
         armed = self.widget.has_class(ARMED) and event.time >= self._since
-        if armed and event.key in choices:
-            return True
+        if armed and (event.key in choices or self.typed is None):
+            return event.key in choices
         if event.key in self.early:  # before it was drawn: neither an answer nor meant for the draft
             event.stop().prevent_default()
             return 0 < self._drawn <= event.time
         self.early = ()
         text = _text(event)
-        if text:
+        if text and self.typed is not None:
             self.typed(text)
         if text or event.key in choices or event.key == "enter":
             event.stop().prevent_default()

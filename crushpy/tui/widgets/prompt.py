@@ -196,6 +196,10 @@ class PromptInput(FoldingTextArea):
             self.prompts.add(self.pastes.expand(left_behind))
         self.prompts.add(text)
 
+    def attach_up_to(self, max_lines: int, max_tokens: int) -> None:
+        """Larger files are listed as "path only"."""
+        self._completer.attach = max_lines, max_tokens
+
     def edit_like(self, editing: Literal["plain", "vim"]) -> None:
         if (self._vim is not None) == (editing == "vim"):
             return

@@ -56,14 +56,15 @@ class QueueView(FocusVisitor):
     def __init__(self) -> None:
         super().__init__()
         self._items: list[QueuedPrompt] = []
-        self._waiting = False
+        self._waiting = self._talking = False
         self._at = 0
 
-    def show(self, items: Sequence[QueuedPrompt], *, waiting: bool = False) -> None:
-        """`waiting`: they are sent with the next Enter, not automatically."""
+    def show(self, items: Sequence[QueuedPrompt], *, waiting: bool = False, talking: bool = False) -> None:
+        """`waiting`: they are sent with the next Enter, not automatically. `talking`: the next Enter also
+        ends the reply that is coming."""
         if not items and not self._items:
             return
-        self._items, self._waiting = list(items), waiting
+        self._items, self._waiting, self._talking = list(items), waiting, talking
         self._at = max(0, min(self._at, len(self._items) - 1))
         self.display = bool(self._items)
         self.refresh(layout=True)
@@ -88,6 +89,7 @@ class QueueView(FocusVisitor):
         next_step = sum([item.next_step for item in self._items])
         how = "sent with the next step" if next_step else "sent when the turn ends"
         how = f"{NEXT} {how}" if 0 < next_step < len(self._items) else how
+        how = "Enter again: stop the reply and send now" if self._talking else how
         return f"{count} · {'Enter sends' if self._waiting else how} · Tab Tab to change"
 
     def _row(self, index: int, width: int) -> Content:

@@ -39,6 +39,8 @@ class StatusBarState(Data, frozen=True):
     method: str = "auto"
     reading: Reading = Reading()
     cost: float = 0.0
+    budget: str = ""
+    """What is left of it; empty if none is set."""
     asks: bool = False
     """A question waits for the user. The activity line shows what is running."""
     generation: int = 0
@@ -79,7 +81,7 @@ def gauge(reading: Reading, *, tokens: bool = True) -> Content:
 
 SHRINKING = (
     *("folder", "folder", "line", "forecast", "rules", "below", "session", "method", "model", "folder"),
-    *("line", "model", "session", "gauge", "below", "model", "method", "cost"),
+    *("line", "model", "session", "gauge", "below", "model", "method", "cost", "budget"),
 )
 """The order in which parts are shortened if the line is too narrow."""
 
@@ -108,6 +110,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "session": _forms(f"session {state.generation + 1}" if state.generation else "", ""),
         "depth": _forms(f"branch depth {state.depth}" if state.depth else "", style="$accent"),
         "cost": _forms(cost if state.cost else "", ""),
+        "budget": _forms(f"{state.budget} left" if state.budget else "", ""),
         "warnings": _forms(f"{warnings} (F3)" if state.warnings else "", style="$warning"),
         "sandbox": _forms("no sandbox" if state.unconfined else "", style="$warning"),
     }
@@ -130,7 +133,7 @@ def _forms(*texts: str, style: str = "", shown: bool = True) -> list[Content]:
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
     ("folder", "line"),
-    ("gauge", "forecast", "jobs", "rules", "session", "depth", "cost", "warnings", "sandbox"),
+    ("gauge", "forecast", "jobs", "rules", "session", "depth", "cost", "budget", "warnings", "sandbox"),
 )
 """The parts at the left, in the middle and at the right."""
 GAP = 2

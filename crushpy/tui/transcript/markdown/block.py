@@ -1,8 +1,6 @@
 """Draws one block of markdown, with emphasis, code and links: tokens of markdown-it go in, rows come out."""
 
-import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import zip_longest
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -22,38 +20,18 @@ from crushpy.tui.transcript.render.canvas import (
     pieces,
     wrap,
 )
-from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import BOLD, ITALIC, STRIKE, Palette
+from crushpy.util.markup import Coloured, bare_urls, inline_tokens, is_absolute, markdown_parser
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MAX_INLINE_CHARS = 6_000
-MAX_MARKS = {"[": 250, "!": 500, "<": 500, "*": 800, "_": 800, "~": 800, "`": 800, "&": 800, "\\": 2_000}
-"""A paragraph with more of these is shown as it came: parsing it would take too long."""
-
 _EMPHASIS = {"strong_open": BOLD, "em_open": ITALIC, "s_open": STRIKE}
-_MARKED = re.compile(r"[\\`*_~\[\]<&]|https?://")
-_URL = re.compile(r"https?://[^\s<>\"'`|\\^{}]+")
-_ABSOLUTE = re.compile(r"(?:https?|ftp)://[!-~]+|mailto:[!-~]+", re.IGNORECASE)
-
-
-@cache
-def parser() -> "MarkdownIt":
-    """The one markdown parser. No HTML, and no references: a link must not depend on what comes later."""
-    from markdown_it import MarkdownIt
-
-    return (
-        MarkdownIt("commonmark", {"html": False})
-        .enable(["table", "strikethrough"])
-        .disable(["reference", "html_block", "html_inline"])
-    )
 
 
 def load_parser() -> None:
     """Loads the parser in a thread, so that the first reply need not wait for it."""
-    Thread(target=parser, daemon=True).start()
+    Thread(target=markdown_parser, daemon=True).start()
 
 
 def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) -> list[list[Span]]:
@@ -61,14 +39,10 @@ def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) ->
 
     With `breaks` every line of the text is a line.
     """
-    too_long = len(text) > MAX_INLINE_CHARS or any(
-        text.count(mark) > most for mark, most in MAX_MARKS.items()
-    )
-    if too_long or not _MARKED.search(text):
+    tokens = inline_tokens(text)
+    if tokens is None:
         return [[(_flat(line), base)] for line in (text.split("\n") if breaks else [text])]
-    children: list[Token] = []
-    parser().inline.parse(text, parser(), {}, children)
-    return _Inline(palette, base, breaks).read(children)
+    return _Inline(palette, base, breaks).read(tokens)
 
 
 class _Inline:
@@ -116,7 +90,7 @@ class _Inline:
     def _linked(self, href: str) -> Style:
         if not (href.isascii() and href.isprintable()) or " " in href:
             return self._style
-        return self._palette.link(self._style, href, external=_ABSOLUTE.fullmatch(href) is not None)
+        return self._palette.link(self._style, href, external=is_absolute(href))
 
     def _add(self, text: str, style: Style) -> None:
         if text:
@@ -129,12 +103,9 @@ class _Inline:
             self._add(text, self._style)
             return
         start = 0
-        for found in _URL.finditer(text):
-            url = _without_tail(found[0])
-            if not url.isascii():
-                continue
-            self._add(text[start : found.start()], self._style)
-            start = found.start() + len(url)
+        for place, url in bare_urls(text):
+            self._add(text[start:place], self._style)
+            start = place + len(url)
             self._add(url, self._linked(url))
         self._add(text[start:], self._style)
 
@@ -150,14 +121,6 @@ def _flat(text: str) -> str:
     return text.replace("\n", " ").expandtabs(4) if "\n" in text or "\t" in text else text
 
 
-def _without_tail(url: str) -> str:
-    """A bare address without the punctuation of the sentence around it."""
-    url = url.rstrip(".,;:!?*_~")
-    while url.endswith((")", "]")) and url.count(url[-1]) > url.count("(" if url[-1] == ")" else "["):
-        url = url[:-1].rstrip(".,;:!?*_~")
-    return url
-
-
 MAX_NESTING = 16
 """Blocks nested deeper are shown as they came: the parser drops text beyond its own limit (20)."""
 
@@ -169,7 +132,7 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ "}
 def parse_blocks(text: str) -> "list[Token]":
     """The blocks of `text`; inline markdown is parsed when a paragraph is drawn."""
     tokens: list[Token] = []
-    parser().block.parse(text, parser(), {}, tokens)
+    markdown_parser().block.parse(text, markdown_parser(), {}, tokens)
     return tokens
 
 

@@ -10,8 +10,9 @@ from rich.style import Style
 from textual.strip import Strip
 
 from crushpy.security.sanitize import clean
-from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
+from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.util.markup import Coloured
 
 _NARROW = re.compile(r"[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0482\u2500-\u25fc\u2800-\u28ff]*")
 """Characters that take one cell each, for certain."""

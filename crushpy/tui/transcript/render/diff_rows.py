@@ -22,8 +22,8 @@ from crushpy.tui.transcript.render.canvas import (
     pieces,
     wrap,
 )
-from crushpy.tui.transcript.render.highlight import Coloured, ColouredPiece
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.util.markup import Coloured, ColouredPiece
 
 MIN_COLUMNS_SIDE_BY_SIDE = 120
 MIN_COLUMNS_FOR_NUMBERS = 50

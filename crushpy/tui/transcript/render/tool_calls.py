@@ -9,7 +9,7 @@ from rich.style import Style
 from crushpy.core.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.core.timeline_notes import decision_words
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
+from crushpy.tui.items import ASIDE, NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, cells, fit, lines_of, tail_of
@@ -105,7 +105,7 @@ def _beside(item: ToolItem, palette: Palette, room: int, *, opened: bool) -> lis
     """The right end of the line: the user's answer, if there is one, and the result. An opened call says
     below who allowed it."""
     result = [span for span in _summary(item, palette) if span[0]]
-    answer = item.answer
+    answer = item.answer if opened or item.name != ASIDE else ""
     if not answer and item.state == "denied":
         reason = item.decision.reason if item.decision is not None else ""
         answer = reason if reason.startswith("denied") else f"denied: {reason}" if reason else "denied"
@@ -153,7 +153,9 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
     if item.display is not None:
         yield from draw_display(item.display, canvas, margin)
     told = item.display is None or (item.state == "failed" and not isinstance(item.display, Terminal))
-    if item.output and told:
+    if item.name == ASIDE:
+        yield from MarkdownStream(canvas, margin, palette.text).read(item.output)
+    elif item.output and told:
         style = palette["error"] if item.state == "failed" else palette.code
         yield from _output(item.output, canvas, margin, style)
     own = item.display if item.name == OWN_COMMAND and isinstance(item.display, Terminal) else None
