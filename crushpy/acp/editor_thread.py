@@ -14,6 +14,7 @@ import msgspec
 from crushpy.acp import client_connection as rpc
 from crushpy.acp import updates
 from crushpy.acp import wire_types as wire
+from crushpy.context.edits import edits_from, effect_words
 from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
 from crushpy.core.app_commands import APP_COMMANDS, EFFORTS, METHODS, MODE_VALUES, CommandValue
@@ -24,6 +25,7 @@ from crushpy.core.messages import Image, Json
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.session.session import OpenBranch
+from crushpy.engine.session.tree import undoable_words
 from crushpy.llm.errors import Refused
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.text_file import TextFile, decode, normalize
@@ -276,10 +278,11 @@ class EditorThread:
                 case "return":
                     text = "Returned." if await talk.context.return_to_parent(argument) else ""
                 case "undo-compaction":
+                    what = undoable_words(await talk.context.find_undoable())
                     done = await talk.context.undo_compaction()
                     # An undone return makes its branch the place.
                     self._branches = list(talk.session.branches)
-                    text = "The compaction was undone." if done else "There is no compaction to undo."
+                    text = f"Undone: {what}." if done else "There is no compaction to undo."
                 case "pin":
                     pin = talk.pins.add_file if argument.startswith("@") else talk.pins.add_text
                     added = await pin(argument.removeprefix("@"))
@@ -291,6 +294,8 @@ class EditorThread:
                 case "rules":
                     rules = (await talk.rules.listed()).valid
                     text = "\n".join(f"{rule.number}. {rule.text}" for rule in rules)
+                case "budget":
+                    text = await talk.spending.choose(argument)
                 case "search":
                     found = await talk.sessions.search(argument, within=talk.info.id, each=10)
                     text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
@@ -298,9 +303,15 @@ class EditorThread:
                     tree = await talk.sessions.tree(talk.info.id)
                     rows = [f"- {row.session.id} {row.relation}{' (here)' * row.tip}" for row in tree]
                     text = "\n".join(rows)
+                case "context" if argument:
+                    text = f"{effect_words(await talk.context.edit(edits_from(argument)))}."
                 case _:
+                    await talk.context.count_exactly()
                     budget = talk.context.budget()
-                    rows = [f"- {row.tokens:,} {row.name}" for row in talk.context.inspect().rows[:50]]
+                    rows = [
+                        f"- {row.tokens:,} {row.name} {row.message_id} {row.state}".rstrip()
+                        for row in talk.context.inspect().rows
+                    ]
                     used = f"{budget.used:,} of {budget.window:,} tokens ({budget.used_pct}%)"
                     text = "\n".join([used, *rows])
         except CrushpyError as error:
@@ -372,6 +383,9 @@ class EditorThread:
                 status = "cancelled" if event.status == "interrupted" else "failed"
                 self._update(updates.compaction_update(self._compaction, status))
                 self._compaction = ""
+            case events.HindsightKnown():
+                known = {"hindsight": msgspec.to_builtins(event)}
+                self._update({"sessionUpdate": "session_info_update", "_meta": {"crushpy": known}})
             case events.RuleChanged() | events.Notice():
                 self._tell(event)
             case _:
@@ -414,7 +428,7 @@ class EditorThread:
             chosen = outcome.option_id
             known = {option["optionId"] for option in question["options"]}
             kind, _, key = chosen.partition(":")
-            if chosen in known and kind != "deny":
+            if chosen in known:
                 answer = Answer(cast(AnswerKind, kind), key=key)
         except (rpc.RpcError, msgspec.ValidationError):
             pass  # no answer is a refusal

@@ -2,9 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from crushpy import __version__
+
+_ANSWER = Path(__file__).with_name("initialize.json")
 
 
 def shake_hands() -> tuple[tuple[BinaryIO, BinaryIO], bytes, dict[str, Any] | None]:
@@ -33,24 +36,9 @@ def _answer(line: bytes, outgoing: BinaryIO) -> dict[str, Any] | None:
 
 
 def initialize_result(capabilities: dict[str, Any]) -> dict[str, Any]:
-    methods: list[dict[str, Any]] = [
-        {
-            "id": "key",
-            "name": "Store a key",
-            "description": "Run `crushpy connect` in a terminal, or set the provider's variable.",
-        }
-    ]
+    answer: dict[str, Any] = json.loads(_ANSWER.read_bytes())
+    answer["agentInfo"]["version"] = __version__
     auth: dict[str, Any] = capabilities.get("auth") or {}
-    if auth.get("terminal"):
-        methods.append({"id": "connect", "name": "crushpy connect", "type": "terminal", "args": ["connect"]})
-    return {
-        "protocolVersion": 1,
-        "agentInfo": {"name": "crushpy", "title": "crushpy", "version": __version__},
-        "agentCapabilities": {
-            "loadSession": True,
-            "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-            "mcpCapabilities": {"http": True, "sse": False},
-            "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "fork": {}, "close": {}},
-        },
-        "authMethods": methods,
-    }
+    if not auth.get("terminal"):
+        answer["authMethods"] = [way for way in answer["authMethods"] if way.get("type") != "terminal"]
+    return answer

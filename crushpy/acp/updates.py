@@ -22,7 +22,8 @@ KINDS = {
     "think": ("todos", "task"),
 }
 """The kinds of calls that the protocol knows, and our tools of each."""
-LASTING = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
+ANSWERS = {"once": "allow_once", "deny": "reject_once"}
+"""The kinds of answers that the protocol knows; all others last."""
 MAX_OUTPUT_CHARS = 20_000
 _PATHS = ("file_path", "path")
 
@@ -95,36 +96,23 @@ def plan(todos: tuple[messages.Todo, ...]) -> Json:
 
 
 def permission(event: ApprovalNeeded, cwd: str) -> Json:
-    """The question about a call: all of it, what it needs, why it asks, and each answer with its rule."""
+    """The question about a call: all of it, why it asks, and the answers in the words of the app."""
     call = call_started(event.id, event.name, event.args, cwd)
     del call["sessionUpdate"]
-    words = [event.says or call["title"], f"It asks because {event.reason}."]
-    for access in event.accesses:
-        needs = access.needs
-        if needs.network or needs.hosts:
-            words.append(f"It needs the network: {', '.join(needs.hosts) or 'all of it'}.")
-        if needs.write:
-            words.append(f"It writes to {', '.join(needs.write)}.")
-    shown = [{"type": "content", "content": text_block("\n".join(words))}]
-    if event.name == "bash":
-        shown.append({"type": "content", "content": text_block(str(event.args.get("command", "")))})
+    why = f"It asks because {event.reason}." if event.accesses else event.reason
+    words = [event.title, event.says, why]
+    words += [str(event.args.get("command", ""))] if event.name == "bash" else []
     if isinstance(event.preview, messages.Diff) and not call["content"]:
-        shown.append({"type": "content", "content": text_block(event.preview.unified)})
-    options: list[Json] = []
-    for choice in event.choices:
-        if choice.kind == "deny":
-            continue
-        rules = "; ".join(choice.rules) or choice.covers
-        if choice.kind == "always":
-            rules += " in all projects" if choice.all_projects else " in this project"
-        options.append(
-            {
-                "optionId": f"{choice.kind}:{choice.key}",
-                "name": f"{LASTING[choice.kind]}: {rules}" if rules else LASTING[choice.kind],
-                "kind": "allow_once" if choice.kind == "once" else "allow_always",
-            }
-        )
-    options.append({"optionId": "deny:", "name": "Refuse", "kind": "reject_once"})
+        words.append(event.preview.unified)
+    shown = [{"type": "content", "content": text_block(text)} for text in words if text]
+    options = [
+        {
+            "optionId": f"{choice.kind}:{choice.key}",
+            "name": choice.label,
+            "kind": ANSWERS.get(choice.kind, "allow_always"),
+        }
+        for choice in event.choices
+    ]
     return {"toolCall": {**call, "content": [*call["content"], *shown]}, "options": options}
 
 

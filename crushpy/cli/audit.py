@@ -1,7 +1,8 @@
 """`crushpy audit`: decisions and changes."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,17 +64,13 @@ def _as_json(record: "AuditRow") -> dict[str, Any]:
     return {**fields, **msgspec.json.decode(fields.pop("body"))}
 
 
-def _format_records(records: "Sequence[AuditRow]") -> list[str]:
+def _format_records(records: "Sequence[AuditRow]") -> Iterator[str]:
     """A line for each record, grouped by day."""
-    lines: list[str] = []
-    day = ""
-    for record in records:
-        moment = time.localtime(record.at)
-        if (today := time.strftime("%Y-%m-%d", moment)) != day:
-            day = today
-            lines.append(day)
-        lines.append(f"{record.number:>5}  {time.strftime('%H:%M:%S', moment)}  {_format_record(record)}")
-    return lines
+    for day, found in groupby(records, lambda record: time.strftime("%Y-%m-%d", time.localtime(record.at))):
+        yield day
+        for record in found:
+            moment = time.strftime("%H:%M:%S", time.localtime(record.at))
+            yield f"{record.number:>5}  {moment}  {_format_record(record)}"
 
 
 def _format_record(record: "AuditRow") -> str:

@@ -1,4 +1,4 @@
-"""`crushpy connect`: stores a provider's key in the system's keyring."""
+"""`crushpy connect`: lists the providers, and stores the key of one."""
 
 import os
 import sys
@@ -6,16 +6,14 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import (
-    add_command,
-    argument,
-    option,
-)
+from crushpy.cli.command_helpers import add_command, argument, format_table, option, print_lines
 from crushpy.cli.workspace import load_here
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths
+from crushpy.llm import vendors
 from crushpy.llm.key_store import (
     KeyringUnusable,
+    checked_key,
     locate_key,
     remove_key,
     require_key_storage,
@@ -43,31 +41,49 @@ def connect_command(
         bool, option("--file", "Store the key in a file that only you can read, not encrypted.")
     ] = False,
 ) -> None:
-    """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""
+    """Store a provider's key in the system's keyring, from a hidden prompt or from stdin.
+
+    Without a provider, list all of them.
+    """
     if more or provider.startswith("-"):
         raise UsageError(
             "`crushpy connect` does not accept keys on the command line, where other programs can see them.",
             "Run `crushpy connect PROVIDER` and paste the key at the prompt, or pipe it in. "
             "Replace a key that was typed here.",
         )
-    if not provider:
-        raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
     settings = load_here().settings
+    if not provider and (remove or file):
+        raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
+    if not provider:
+        print_lines(_list_providers(settings))
+        return
     name = require_provider(provider, settings)
     print(_remove_key(name, settings) if remove else _store_key(name, settings, file))
 
 
+def _list_providers(settings: Settings) -> list[str]:
+    names = dict.fromkeys((*vendors.BY_NAME, "azure", *settings.providers))
+    models = {known.name: known.default_model for known in vendors.PROVIDERS}
+    rows = [(name, locate_key(name, settings).state, models.get(name, "")) for name in names]
+    hint = "`crushpy connect PROVIDER` asks for a key and does not show it. `crushpy models` lists models."
+    return [*format_table(sorted(rows)), "", hint]
+
+
 def _store_key(name: str, settings: Settings, in_file: bool) -> str:
-    place = f"the file {Paths().key_file}"
-    try:  # fails before a key is pasted
-        place = place if in_file else f"the keyring ({require_key_storage(name, settings)})"
+    """The key first, and only then where to keep it: a key that is pasted early is never shown."""
+    asks, file = sys.stdin.isatty(), f"the file {Paths().key_file}"
+    key = checked_key(_read_from_terminal(f"Key for {name} (not shown): ") if asks else _read_from_pipe())
+    try:
+        place = file if in_file else f"the keyring ({require_key_storage(name, settings)})"
+        store_key(name, key, settings, in_file=in_file)
     except KeyringUnusable as error:
-        question = f"{error.message} Store the key in {place}, readable only by you, not encrypted?"
-        if not (sys.stdin.isatty() and typer.confirm(question, err=True)):
+        place, question = (
+            file,
+            f"{error.message} Store the key in {file}, readable only by you, not encrypted?",
+        )
+        if in_file or not (asks and typer.confirm(question, err=True)):
             raise
-        in_file = True
-    key = _read_from_terminal(f"Key for {name} (not shown): ") if sys.stdin.isatty() else _read_from_pipe()
-    store_key(name, key, settings, in_file=in_file)
+        store_key(name, key, settings, in_file=True)
     location = locate_key(name, settings)
     message = f"The key for {name} is stored in {place}."
     if location.held:

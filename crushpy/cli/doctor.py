@@ -101,6 +101,7 @@ async def run_checks(*, online: bool, escapes: bool = False) -> "Report":
         "permissions": installation.permissions,
         "templates": installation.templates,
         "context files": installation.check_context_files,
+        "hooks": installation.check_hooks,
         "extensions": installation.check_extensions,
     }
     report: Report = {area: [] for area in every}

@@ -62,8 +62,8 @@ def list_servers(as_json: AsJson = False) -> None:
         lines.append(clean(f"{row['name']}  {row['origin']}  {tools}  {row['url'] or row['command']}"))
     none = ["No MCP server is configured. Add one: crushpy mcp add NAME -- COMMAND ARGS..."]
     print_either(as_json, {"servers": rows, "problems": servers.problems}, lines or none)
-    for problem in () if as_json else servers.problems:
-        print_note(clean(problem))
+    if servers.unused and not as_json:
+        print_note(clean(servers.unused))
 
 
 def add_server(

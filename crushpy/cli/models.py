@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -22,11 +23,12 @@ from crushpy.llm.learnt import LearntModels
 from crushpy.llm.model_listing import (
     ListedModel,
     ServerList,
-    apply_learnt_windows,
+    apply_learnt,
     ask_servers,
     format_price,
     format_window,
     learn_listed_window,
+    learnt_models,
     list_local_models,
     list_models,
     local_model_commands,
@@ -56,10 +58,9 @@ async def models_command(
     lists, found = await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
     )
-    known = _filter_models(
-        apply_learnt_windows(list_models(settings, lists=lists), settings, learnt, add=True), wanted
-    )
-    local = _filter_models(apply_learnt_windows(found, settings, learnt), wanted)
+    facts = learnt_models(settings, learnt)
+    known = _filter_models(apply_learnt(list_models(settings, lists, also=facts), facts, learnt), wanted)
+    local = _filter_models(apply_learnt(found, facts, learnt), wanted)
     if learnt.problem:
         print_note(f"crushpy: {learnt.problem}")
     for model in (*known, *local):
@@ -100,21 +101,12 @@ def _filter_models(models: Iterable[ListedModel], wanted: str) -> list[ListedMod
 
 def _as_json(model: ListedModel, default: str) -> dict[str, Any]:
     info = model.info
-    row: dict[str, Any] = {
-        "name": info.name,
-        "default": info.name == default,
-        "ready": model.ready,
-        "how": model.how,
-        "context_window": info.context_window,
-        "window_source": info.source,
-        "max_output_tokens": info.max_output_tokens,
-        "input_cost": info.input_cost,
-        "output_cost": info.output_cost,
-        "tools": info.tools,
-        "images": info.images,
-        "thinking": info.thinking,
-        "offered": model.offered,
-    }
+    row: dict[str, Any] = {"name": info.name, "default": info.name == default}
+    row |= {"ready": model.ready, "how": model.how}
+    row |= {"context_window": info.context_window, "window_source": info.source}
+    fields = ("max_output_tokens", "input_cost", "output_cost", "tools", "images", "thinking")
+    row |= {field: getattr(info, field) for field in fields}
+    row |= {"offered": model.offered, "call_form": info.call_form}
     if model.api_base:
         row["api_base"] = model.api_base
         row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(local_model_commands(model))
@@ -135,7 +127,7 @@ def _table(models: Sequence[ListedModel], default: str) -> list[str]:
                 format_window(info.max_output_tokens),
                 format_price(info.input_cost),
                 format_price(info.output_cost),
-                model.how,
+                model.how + (f"; calls as text ({info.call_form})" if info.call_form else ""),
             )
         )
     notes = ["", "$ is per million tokens."]
@@ -151,13 +143,11 @@ def _table(models: Sequence[ListedModel], default: str) -> list[str]:
 def _usage_lines(local: Sequence[ListedModel]) -> list[str]:
     """For each server that is not configured: two ways to use it."""
     lines: list[str] = []
-    seen: set[str] = set()
-    for model in local:
-        if model.ready or model.api_base in seen:
-            continue
-        seen.add(model.api_base)
-        once, always = local_model_commands(model)
-        lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  always:   {always}"]
+    others = [model for model in local if not model.ready]
+    for base, models in groupby(others, lambda model: model.api_base):
+        first = next(models)
+        once, always = local_model_commands(first)
+        lines += ["", f"{first.how}, {base}:", f"  once:     {once}", f"  always:   {always}"]
     return lines
 
 

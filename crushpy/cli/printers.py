@@ -127,6 +127,8 @@ class TextPrinter:
                 self._print_progress(f"  +{diff.added} -{diff.removed} {diff.path}")
             case events.Notice():
                 self._print_progress(f"! {event.text}" if event.level == "warning" else event.text)
+            case events.RuleChanged():
+                self._print_progress(event.words)
             case events.ListedTaskChanged():
                 self._update_task_list(event)
             case events.TaskEvent(name, events.Notice() as notice) if notice.level == "warning":

@@ -88,8 +88,8 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         lines.append(
             f"  {entry.message_id}  {DONE[entry.kind]}: {entry.before:,} -> {entry.after:,} tokens{suffix}"
         )
-    if effect.repeats:
-        lines.append("Add --also to drop the messages that repeat the text, too.")
+    if effect.repeated:
+        lines.append("Add --also to drop what repeats the text, too.")
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
     estimated = "~" if after.estimated else ""
@@ -203,18 +203,18 @@ async def rules_command(
         lines = [f"Withdrew rule {dropped.number}: {one_line(dropped.text)}"]
     elif listed.rules:
         left_out = f"; {listed.left_out:,} do not fit" if listed.left_out else ""
-        lines = [*map(_rule_line, listed.rules), f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"]
+        lines = [_rule_line(rule, listed.state(rule)) for rule in listed.rules]
+        lines.append(f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}")
     if listed.offer and added is None and dropped is None:
         lines.append(f"{listed.offer}; --add makes one a rule:")
         lines += (f"  - {one_line(text)}" for text in listed.unconfirmed)
     print_either(as_json, [msgspec.structs.asdict(rule) for rule in listed.rules], lines)
 
 
-def _rule_line(rule: "RuleFact") -> str:
+def _rule_line(rule: "RuleFact", state: str) -> str:
     said = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at)) if rule.at else ""
-    ended = "ended by an earlier version" if rule.ended == "superseded" else rule.ended
-    state = "".join(f"  ({words})" for words in (rule.setter, ended) if words)
-    return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
+    text = one_line(rule.text) + (f"  ({state})" if state else "")
+    return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {text}"
 
 
 COMMANDS = {

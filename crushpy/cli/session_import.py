@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from crushpy.importers.foreign import Source
 
 
+USABLE = ("imported", "updated", "unchanged", "busy")
+
+
 async def import_command(
     agent: Annotated[
         str,
@@ -151,10 +154,9 @@ def _print_totals(
     """Prints the totals; returns 1 if a path was given and nothing in it could be used."""
     from collections import Counter
 
-    usable = [
-        outcome for outcome in outcomes if outcome.status in ("imported", "updated", "unchanged", "busy")
-    ]
-    imported = [source for source in usable if source.status in ("imported", "updated")]
+    counts = Counter(outcome.status for outcome in outcomes)
+    usable = [outcome for outcome in outcomes if outcome.status in USABLE]
+    imported = [outcome for outcome in usable if outcome.status in ("imported", "updated")]
     unmapped: Counter[str] = Counter()
     for outcome in outcomes:
         unmapped.update(outcome.unmapped)
@@ -162,7 +164,7 @@ def _print_totals(
             unmapped[outcome.note] += 1
         elif outcome.status in ("failed", "empty"):
             unmapped["session that cannot be read"] += 1
-    code = 0 if usable or path is None else 1
+    left_out, messages = dict(sorted(unmapped.items())), sum(outcome.messages for outcome in imported)
     if as_json:
         print_json(
             {
@@ -171,32 +173,27 @@ def _print_totals(
                 "places": [str(place) for place in places],
                 "conversations": outcomes,
                 "imported": len(imported),
-                "messages": sum(session.messages for session in imported),
-                "unmapped": dict(sorted(unmapped.items())),
+                "messages": messages,
+                "unmapped": left_out,
             }
         )
-        return code
-    if not usable:
+    elif usable:
+        figures = {"session": len(imported), "message": messages}
+        figures["compaction"] = sum(outcome.boundaries for outcome in imported)
+        stored = ", ".join(counted(number, name) for name, number in figures.items() if number)
+        tips = [outcome.tip for outcome in usable if outcome.tip and not dry_run]
+        words = {
+            f"{stored} would be imported" if dry_run else stored: imported,
+            f"{counted(counts['unchanged'], 'session')} unchanged since the last import": counts["unchanged"],
+            f"{counted(counts['busy'], 'session')} in use here": counts["busy"],
+            f"open {'it' if len(tips) == 1 else 'one'} with `crushpy -s {next(iter(tips), '')}`": tips,
+            f"not mapped: {_format_counts(left_out)}": left_out,
+        }
+        print_note("; ".join(text for text, applies in words.items() if applies) + ".")
+    else:
         searched = one_line(", ".join(map(str, places)))
         print_note(f"Nothing found: no sessions of {source.title} in {searched}")
-        return code
-    words: list[str] = []
-    if imported:
-        counts = {"message": sum(session.messages for session in imported)}
-        counts["compaction"] = sum(session.boundaries for session in imported)
-        figures = [counted(number, name) for name, number in counts.items() if number]
-        words.append(", ".join((counted(len(imported), "session"), *figures)))
-        words[0] += " would be imported" if dry_run else ""
-    if unchanged := sum(outcome.status == "unchanged" for outcome in usable):
-        words.append(f"{counted(unchanged, 'session')} unchanged since the last import")
-    if busy := sum(outcome.status == "busy" for outcome in usable):
-        words.append(f"{counted(busy, 'session')} in use here")
-    if tips := [outcome.tip for outcome in usable if outcome.tip and not dry_run]:
-        words.append(f"open {'it' if len(tips) == 1 else 'one'} with `crushpy -s {tips[0]}`")
-    if unmapped:
-        words.append(f"not mapped: {_format_counts(dict(sorted(unmapped.items())))}")
-    print_note("; ".join(words) + ".")
-    return code
+    return 0 if usable or path is None else 1
 
 
 COMMANDS = {"import": import_command}

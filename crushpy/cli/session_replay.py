@@ -41,20 +41,28 @@ async def replay_command(
     prepare: Annotated[
         bool | None, option("--prepare/--no-prepare", "Whether summaries are prepared.")
     ] = None,
+    carry: Annotated[
+        Literal["lean", "normal", "full", "all"] | None,
+        option("--carry", "How much a compaction carries; all: each of the three."),
+    ] = None,
     compare: Annotated[str, option("--compare", f"Others: {SETTINGS}.", metavar="SETTINGS")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Walk a stored conversation under other settings, without a model. Nothing is changed."""
-    from crushpy.engine.compaction.replay import ReplayChanges, replay_session
+    from crushpy.engine.compaction.judged_boundaries import replay_judged
+    from crushpy.engine.compaction.replay import ReplayChanges
 
     given = {"method": method or "", "threshold": threshold, "template": template, "window": window}
     given["prepare"] = "" if prepare is None else str(prepare).lower()
     pairs = (change.partition("=") for change in compare.split(",") if change.strip())
-    changes = [ReplayChanges(), _read_changes({name: value for name, value in given.items() if value})]
+    given = {name: value for name, value in given.items() if value}
+    carries = ("lean", "normal", "full") if carry == "all" else (carry,) if carry else ()
+    changes = [ReplayChanges(), *(_read_changes({**given, "carry": size}) for size in carries)]
+    changes += [] if carries else [_read_changes(given)]
     changes.append(_read_changes({name.strip(): value.strip() for name, _, value in pairs}))
     settings, models = load_models()
     async with find_session(session) as (browser, info):
-        found = await replay_session(browser.store, info.id, settings, models, dict.fromkeys(changes))
+        found = await replay_judged(browser.store, info.id, settings, models, dict.fromkeys(changes))
     print_either(as_json, {"session": info.id, "replays": found}, _report(found))
 
 
@@ -82,6 +90,7 @@ def _report(found: "Sequence[Replay]") -> list[str]:
         ("estimated requests", [f"{replayed.estimated} of {len(replayed.requests)}" for replayed in found]),
         ("cost", [f"${replayed.usage.cost:.4f}" if replayed.usage.cost else "-" for replayed in found]),
         ("recorded facts carried", [f"{replayed.facts[1]} of {replayed.facts[0]}" for replayed in found]),
+        ("names needed later, carried", [_names(*replayed.names) for replayed in found]),
     ]
     lines = format_table([(name, *row) for name, row in rows], right=range(1, len(found) + 1))
     for replayed in found:
@@ -92,6 +101,10 @@ def _report(found: "Sequence[Replay]") -> list[str]:
             sizes = f"{made.tokens_before:,} -> {made.tokens_after:,} tokens"
             lines.append(f"  {place}: {at}, {sizes}, {made.carried} of {made.facts} recorded facts carried")
     return [*lines, *_unknown(found)]
+
+
+def _names(needed: int, carried: int) -> str:
+    return f"{carried} of {needed} ({carried / needed:.0%})" if needed else "-"
 
 
 def _unknown(found: "Iterable[Replay]") -> list[str]:

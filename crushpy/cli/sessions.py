@@ -1,6 +1,5 @@
 """`crushpy sessions`: all commands but those in `session_context.py` and `session_import.py`."""
 
-import re
 import shutil
 import sys
 import time
@@ -38,6 +37,8 @@ from crushpy.security.sanitize import clean, one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+
+    from pathspec import GitIgnoreSpec
 
     from crushpy.engine.rewind.rewinder import FileView, PlannedRestoration, Rewinder, RewindTarget
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
@@ -102,19 +103,21 @@ async def show_command(
     session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False
 ) -> None:
     """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
+    from crushpy.engine.compaction.judged_boundaries import judge_stored
     from crushpy.engine.session import export
 
     async with find_session(session) as (browser, info):
         messages = await browser.store.messages.load(info.id)
         boundary = await browser.store.boundaries.find_opening(info.id)
         states = await export.load_sent_states(browser.store, info.id)
+        hindsight = (await judge_stored(browser.store, info.id)).get(info.id) if boundary else None
     if not keep_secrets:
         info, messages = export.redacted(info, messages)
     if as_json:
         full = {**export.session_as_json(info), "system": info.system, "boundary": boundary}
-        print_json(full | {"messages": export.messages_as_json(messages, states)})
+        print_json(full | {"hindsight": hindsight, "messages": export.messages_as_json(messages, states)})
     else:
-        print_text(export.session_as_text(info, messages, states))
+        print_text(export.session_as_text(info, messages, states, hindsight.words if hindsight else ""))
 
 
 async def export_command(
@@ -321,19 +324,10 @@ NOT_COVERED = (
 )
 
 
-_RUN_BY_TOOLS = re.compile(
-    r"""(?ix) (?: ^|/ ) (?:
-    (?: gnu )? makefile | [^/]+\.mk | justfile | taskfile\.ya?ml | rakefile | gemfile | dockerfile[^/]*
-    | cmakelists\.txt | [^/]+\.cmake | meson\.build | configure | build\.(?: rs|gradle|gradle\.kts|zig )
-    | settings\.gradle(?:\.kts)? | gradlew | mvnw | pom\.xml | cargo\.toml | package\.json | pyproject\.toml
-    | setup\.(?: py|cfg ) | conftest\.py | tox\.ini | noxfile\.py | tasks\.py | sitecustomize\.py | [^/]+\.pth
-    | [^/]+\.config\.[cm]?[jt]s | \.envrc | \.pre-commit-config\.ya?ml | \.gitlab-ci\.yml | \.npmrc
-    | test_[^/]+\.py | [^/]+_test\.(?: py|go ) | [^/]+\.(?: test|spec )\.[cm]?[jt]sx?
-    | [^/]+\.(?: sh|bash|zsh|fish|ps1|bat|cmd )
-    | (?: bin|scripts|\.husky|\.githooks|\.vscode|\.devcontainer|\.circleci|\.git|\.venv|venv )/.+
-    | (?: \.github/workflows|\.cargo|node_modules/\.bin )/.+ ) $"""
-)
-"""Names of files that make, package managers, test runners, editors, git and CI run or take commands from."""
+def _names_of_executed_files() -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(Path(__file__).with_name("executed_files.txt").read_text().splitlines())
 
 
 async def changes_command(
@@ -350,12 +344,13 @@ async def changes_command(
     async with _open_rewinder(session) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
     if executable:
+        executed = _names_of_executed_files()
         found = [
             (change, view)
             for change, view in found
             if (after := change.after) is not None
             and after.kind in ("file", "link")
-            and (after.mode & 0o111 or _RUN_BY_TOOLS.search(change.path))
+            and (after.mode & 0o111 or executed.match_file(change.path.lower()))
         ]
     if as_json:
         rows: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Usage
-from crushpy.engine.agents.task_spec import UNSUCCESSFUL, FleetTerms, TaskListSpec, TaskSpec
+from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec, TaskSpec, find_blocked
 from crushpy.engine.turn.limits import Spent
 from crushpy.storage.fleet_store import QUEUE_SCHEMA, FleetTask, FleetWorker, require_server
 from crushpy.storage.location import Location, ServerAddress
@@ -136,6 +136,7 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
         return rows
     workers = [worker for worker in await store.fleet.list_workers() if not worker.draining]
     states = {row.task.name: row.task.state for row in rows}
+    blocked = find_blocked(spec.tasks, states)
     active = sum(row.task.state == "running" or row.queued for row in rows)
     spent = Spent(spec.fleet.limits)
     spent.steps = sum(row.task.steps for row in rows)
@@ -145,13 +146,11 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
         number = row.task.number
         if row.task.state != "waiting" or row.stopped or (row.question and not row.answer):
             continue
-        needs = {need: states[need] for need in task.needs or ()}
-        if failed := [need for need, state in needs.items() if state in UNSUCCESSFUL]:
+        if failed := blocked.get(task.name):
             await store.fleet.end_unstarted(root_id, number, "skipped", f"it needs {', '.join(failed)}")
-            states[task.name] = "skipped"
         elif reached:
             await store.fleet.end_unstarted(root_id, number, "limit", reached)
-        elif all(state == "done" for state in needs.values()):
+        elif all(states[need] == "done" for need in task.needs or ()):
             if not row.queued and active < listed.parallel:
                 begun = bool(row.task.session_id or row.deaths)
                 await queue.defer(queue_name(spec.fleet.version, task.labels), root_id, number, first=begun)

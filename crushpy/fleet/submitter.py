@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,7 +51,9 @@ class Submitter:
         """`asks`: the user is at a terminal that shows notices, and can answer questions of tasks there."""
         self._cwd, self._options, self._settings = cwd, options, settings
         self._detach, self._dirty, self._asks = detach, dirty, asks
-        self._bundle, self._asked = b"", ""
+        self._bundle, self._asked = b"", dict[int, tuple[str, float]]()
+        """The questions that were shown, and when, by the task's number."""
+        self.unanswered = False
 
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
         require_queue(Location(Path("crushpy.db"), self._settings.database_url))
@@ -113,21 +116,31 @@ class Submitter:
             raise
 
     async def _ask(self, store: Store, root_id: str, rows: Sequence[FleetTask], keys: Keys | None) -> None:
-        """Shows the first question of a task and waits a while; on a terminal y or n answers it."""
-        row = next((row for row in rows if row.question and not row.answer), None)
-        if row is not None and row.question != self._asked:
-            self._asked = row.question
-            while keys and not keys.empty():  # typed before the question was shown
-                keys.get_nowait()
-            command = f"To allow it: crushpy fleet answer {root_id} {row.task.name} once"
-            self._emit(Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if keys else command}"))
-        if row is None or keys is None:
+        """Shows questions of tasks and waits a while: on a terminal the first one, which y or n answers;
+        without one all, and each is denied after `fleet.wait` seconds."""
+        asking = [row for row in rows if row.question and not row.answer][: 1 if keys else None]
+        limit = self._settings.fleet.wait
+        for row in asking:
+            shown, since = self._asked.get(row.task.number, ("", 0.0))
+            if row.question != shown:
+                self._asked[row.task.number] = row.question, time.monotonic()
+                while keys and not keys.empty():  # typed before the question was shown
+                    keys.get_nowait()
+                command = f"To allow it: crushpy fleet answer {root_id} {row.task.name} once"
+                self._emit(
+                    Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if keys else command}")
+                )
+            elif keys is None and time.monotonic() - since > limit:
+                self.unanswered = True
+                words = f"No answer came within {limit} s (fleet.wait). Go on without it."
+                await store.fleet.answer(root_id, row.task.number, Answer("deny", words))
+        if not asking or keys is None:
             await asyncio.sleep(POLL_INTERVAL_S)
             return
         with suppress(TimeoutError):
             key = await asyncio.wait_for(keys.get(), POLL_INTERVAL_S)
             if answer := {b"y": Answer("once"), b"n": Answer("deny")}.get(key.lower()):
-                await store.fleet.answer(root_id, row.task.number, answer)
+                await store.fleet.answer(root_id, asking[0].task.number, answer)
 
     async def _interrupted(self, store: Store, root_id: str) -> None:
         """Ctrl-C: asks on a terminal whether the tasks go on without us. Otherwise they do."""

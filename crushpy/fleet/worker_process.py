@@ -26,6 +26,7 @@ from crushpy.fleet.task_process import POLL_S, TaskOrder, WorkerOptions
 from crushpy.llm.errors import ModelError
 from crushpy.llm.provider_factory import find_endpoint
 from crushpy.permissions.rules import RuleSet
+from crushpy.security.sanitize import one_line
 from crushpy.storage.fleet_store import FleetTask, FleetWorker
 from crushpy.tools.registry import tool_table
 from crushpy.util.spawn import spawn
@@ -57,6 +58,16 @@ class Worker:
         """Not before this time are others declared dead: after an outage all heartbeats are old."""
         self._jobs_run = 0
         self._draining = asyncio.Event()
+        self._parking = False
+        """Running tasks are ended, and continue on other workers."""
+
+        self._lost = False
+        """The last heartbeat could not be stored."""
+
+    def _report(self, what: str, error: BaseException | None) -> None:
+        """One line for each failure; the log has its traceback."""
+        log.warning(what, exc_info=error)
+        self._say(one_line(f"{what}: {error}"))
 
     def _check(self, options: WorkerOptions) -> None:
         if len(options.labels) > MAX_LABELS:
@@ -85,6 +96,8 @@ class Worker:
                 if folder.name not in used:
                     await asyncio.to_thread(erase_folder, folder)
             loop = asyncio.get_running_loop()
+            # The queue leaves the errors of its own tasks to the loop.
+            loop.set_exception_handler(lambda _, told: self._report(told["message"], told.get("exception")))
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._draining.set)
             self._say(f"Worker {self.me.name}: crushpy {self.me.version}, {counted(self.me.slots, 'slot')}")
@@ -110,8 +123,8 @@ class Worker:
             stop.cancel()
             if self._draining.is_set():
                 await self._drain(work)
-            elif work.exception() is not None:  # the server was restarted: running tasks went on
-                log.warning("the queue was interrupted: %s", work.exception())
+            elif (error := work.exception()) is not None:  # the server was restarted: running tasks went on
+                self._report("The queue was interrupted", error)
                 await asyncio.sleep(RETRY_DELAY_S)
             elif self._options.once and self._jobs_run == before:
                 return
@@ -124,17 +137,24 @@ class Worker:
         work.cancel()
         ended, _ = await asyncio.wait([work], timeout=self._options.grace_s)
         if not ended:
-            for place, (token, process) in list(self._children.items()):
+            self._parking = True
+            for place, (_, process) in list(self._children.items()):
                 if process:
-                    await self._store.fleet.abandon(*place, token, "")
                     self._kill(place, process)
-            await asyncio.wait([work])
+            await asyncio.gather(work, return_exceptions=True)
 
     # --- one task --------------------------------------------------------------------------------------
 
     async def _run_job(self, root_id: str, number: int) -> None:
         """A job carries ids only: whether there is anything to do is asked of the store."""
         self._jobs_run += 1
+        try:
+            await self._run_listed(root_id, number)
+        except CrushpyError as error:
+            self._report(f"Task {number} of {root_id}", error)
+            raise  # the queue tries it again
+
+    async def _run_listed(self, root_id: str, number: int) -> None:
         listed = await self._store.tasks.load_list(root_id)
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec) if listed else None
         if spec is None or spec.fleet is None or (root_id, number) in self._children:
@@ -181,7 +201,7 @@ class Worker:
             self._kill(place, process)
             self._children[place] = (0, 0)
             writer.close()
-        reason = f"{self.me.name}: {told.strip()}" if told.strip() else ""
+        reason = f"{self.me.name}: {told.strip()}" if told.strip() and not self._parking else ""
         await self._store.fleet.abandon(*place, row.token, reason)  # unless its end is stored
         self._say(f"{name} of {root_id} ended{f': {reason}' if reason else ''}")
 
@@ -197,8 +217,13 @@ class Worker:
         while True:
             began = time.monotonic()
             await asyncio.sleep(POLL_S)
-            with suppress(CrushpyError):  # the server cannot be reached: tried again
+            try:
                 await self._beat()
+                self._lost = False
+            except CrushpyError as error:  # tried again
+                if not self._lost:
+                    self._report("The database is lost", error)
+                self._lost = True
             if time.monotonic() - began > OUTAGE_S:
                 self._steady_at = time.monotonic() + STEADY_DELAY_S
 
@@ -225,4 +250,4 @@ class Worker:
                 for root_id in (await self._store.fleet.list_lists(active=True))[::-1]:  # the oldest first
                     await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
             except Exception as error:  # the queue's own errors are not ours
-                log.warning("cleaning up failed: %s", error)
+                self._report("Cleaning up failed", error)

@@ -117,14 +117,14 @@ class FunctionHooks(Hooks):
 
     def __init__(self, functions: Mapping[str, Callable[[HookEvent], Any]], configured: Hooks) -> None:
         self._functions, self._configured = functions, configured
+        self.problems = configured.problems
 
     async def fire(self, event: HookEvent) -> HookReply:
         function = self._functions.get(event.name)
         own = await self._ask(function, event) if function is not None else NO_REPLY
         if own.decision == "deny" or own.stop:
             return own
-        others = await self._configured.fire(event)
-        return others if own == NO_REPLY else own if others == NO_REPLY else merge_replies((own, others))
+        return merge_replies((own, await self._configured.fire(event)))
 
     async def _ask(self, function: Callable[[HookEvent], Any], event: HookEvent) -> HookReply:
         try:
@@ -146,6 +146,9 @@ class FunctionHooks(Hooks):
                 return HookReply("deny", f"a hook of the program failed: {type(error).__name__}: {error}")
             return NO_REPLY
 
+    def wake_with(self, wake: Callable[[str], bool]) -> None:
+        self._configured.wake_with(wake)
+
     def describe(self) -> str:
         return self._configured.describe()
 
@@ -153,7 +156,7 @@ class FunctionHooks(Hooks):
         await self._configured.close()
 
 
-def check_hooks(functions: Mapping[str, Any]) -> Mapping[str, Callable[[HookEvent], Any]]:
+def checked_functions(functions: Mapping[str, Any]) -> Mapping[str, Callable[[HookEvent], Any]]:
     """Raises UsageError if one cannot be used."""
     for name, function in functions.items():
         if name not in HOOK_EVENTS:

@@ -32,7 +32,7 @@ from crushpy.engine.conversation import Conversation
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.step.toolset import LLM_TOOLS
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
-from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, check_hooks
+from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, checked_functions
 from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.util.spawn import spawn
 
@@ -75,7 +75,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How far one `ask` may go."""
 
     steps: int | None = None
-    """Model calls."""
+    """Model calls, those of sub-agents included; 0: unlimited. None: 200 of each agent."""
     tokens: int | None = None
     cost: float | None = None
     """US dollars."""
@@ -140,7 +140,7 @@ class Agent:
         self._decide = permission
         own = tuple(FunctionTool(function) for function in tools)
         reads_only = permissions == "read"
-        functions = check_hooks(hooks or {})
+        functions = checked_functions(hooks or {})
         self._additions = HostAdditions(
             own,
             providers,
@@ -162,7 +162,7 @@ class Agent:
         )
         self._conversation: Conversation | None = None
         self._closed = False
-        self._turns: asyncio.Lock | None = None
+        self._turns = asyncio.Lock()
 
     # --- asking -------------------------------------------------------------------------------------------
 
@@ -238,8 +238,6 @@ class Agent:
         wanted = reply_schema(schema) if schema is not None else None
         if not prompt.strip() and not images:
             raise UsageError("There is no prompt.")
-        if self._turns is None:
-            self._turns = asyncio.Lock()
         async with self._turns:
             conversation = await self._open()
             pictures = [await _load(conversation, image) for image in images]
@@ -259,13 +257,13 @@ class Agent:
                         )
             finally:
                 forget()
-            if status == "error" and conversation.failure is not None:
+            if conversation.failure is not None:  # also if a budget is used up
                 raise conversation.failure
             return Reply(
                 text=observer.text,
                 value=value,
                 status=status,
-                usage=_difference(conversation.usage, before),
+                usage=conversation.usage - before,
                 session_id=conversation.info.id,
                 refused=tuple(observer.refused),
             )
@@ -364,11 +362,6 @@ async def _load(conversation: Conversation, image: Picture) -> Image:
         return await conversation.prompts.attachments.load_bytes(image, "image")
     [found] = await conversation.prompts.attachments.load([str(image)])
     return found
-
-
-def _difference(after: Usage, before: Usage) -> Usage:
-    pairs = {name: getattr(after, name) - getattr(before, name) for name in Usage.__struct_fields__}
-    return Usage(**pairs)
 
 
 CLOSE_TIMEOUT_S = 10.0

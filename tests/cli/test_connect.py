@@ -182,13 +182,29 @@ def test_connect_offers_the_file_and_defaults_to_no(
     workspace: Path, keyring_env: Env, home: Path, answer: str, stored: bool
 ) -> None:
     with Terminal("connect", "groq", cwd=workspace, env={**keyring_env, **NO_KEYRING}) as terminal:
+        terminal.wait_for("not shown")
+        terminal.press(f"{KEY}\r")
         terminal.wait_for("not encrypted?")
         terminal.press(f"{answer}\r")
-        if stored:
-            terminal.wait_for("not shown")
-            terminal.press(f"{KEY}\r")
         assert terminal.wait_exit() == (0 if stored else 1)
+        assert KEY.encode() not in terminal.raw
     assert (home / "keys.json").exists() is stored
+
+
+def test_connect_alone_lists_the_providers(cli: Cli, keyring_env: Env, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text('[providers.lab]\napi_base = "http://127.0.0.1:1"\n')
+    assert cli("connect", "groq", stdin=KEY, env=keyring_env).returncode == 0
+    done = cli("connect", env={**keyring_env, "OPENAI_API_KEY": "x" * 20})
+    assert done.returncode == 0 and done.stderr == ""
+    states = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
+    assert "ANTHROPIC_API_KEY is not set" in states["anthropic"]
+    assert "OPENAI_API_KEY is set" in states["openai"] and "key stored in the keyring" in states["groq"]
+    assert " anthropic/claude-" in states["anthropic"]
+    assert {"azure", "gemini", "lab"} <= set(states)
+    assert "`crushpy connect PROVIDER` asks for a key" in done.stdout
+    assert KEY not in done.stdout and "x" * 20 not in done.stdout
+    assert cli("connect", "--remove", env=keyring_env).returncode == 2
 
 
 def test_a_keyring_that_never_answers_is_given_up(cli: Cli, keyring_env: Env) -> None:
@@ -264,7 +280,6 @@ def test_an_unknown_provider_has_its_nearest_named(cli: Cli, keyring_env: Env) -
     assert "Did you mean anthropic?" in done.stderr
     assert "gemini" in cli("connect", "google", env=keyring_env).stderr
     assert KEY not in cli("connect", KEY, env=keyring_env).stderr
-    assert cli("connect", env=keyring_env).returncode == 2
     assert "AWS" in cli("connect", "bedrock", env=keyring_env).stderr
 
 

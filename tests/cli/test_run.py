@@ -133,7 +133,7 @@ def test_a_model_that_the_server_does_not_know_is_named_with_the_way_out(run: Ru
 
 
 @pytest.mark.parametrize(
-    "args", [["--format", "xml", "hi"], ["--max-steps", "0", "hi"], ["--bogus"]], ids=str
+    "args", [["--format", "xml", "hi"], ["--max-steps", "-1", "hi"], ["--bogus"]], ids=str
 )
 def test_flags_that_make_no_sense_exit_2(run: Run, args: list[str]) -> None:
     done = run(*args)
@@ -179,6 +179,15 @@ def llm_usage(done: Done) -> int:
 
 
 # --- permissions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_fetch_of_a_private_address_is_refused_without_a_question(run: Run, llm: ScriptedLLM) -> None:
+    llm.script(Reply(calls=[Call("fetch", {"url": "http://169.254.169.254/latest"})]), "I could not.")
+    refused = run("look")
+    (result,) = refused.of("tool_result")
+    assert result["is_error"] and "is a private address" in result["text"]
+    assert refused.code == 0
 
 
 @pytest.mark.slow
@@ -230,6 +239,35 @@ def test_a_limit_ends_the_run_with_4(
     assert limit[0] in notice["text"]
     assert len(done.of("tool_result")) == steps
     assert done.result["cost"] == pytest.approx(steps)
+
+
+def test_a_budget_ends_the_run_with_4_and_so_does_every_later_one(
+    run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 100_000\ninput_cost = 1000.0\n')
+    llm.always(Reply("On.", calls=[Call("ls", {})], usage=Usage(1000, 10)))
+    done = run("--budget", "1.5usd", "go")
+    assert (done.code, len(llm.requests)) == (4, 2)
+    assert "budget of this conversation is used up: 2.00usd of 1.50usd" in done.result["error"]
+    assert run("-c", "go on").code == 4 and len(llm.requests) == 2
+    assert run("-c", "--budget", "2.5usd", "go on").code == 4 and len(llm.requests) == 3
+
+
+@pytest.mark.parametrize("amount", ["5eur", "$5", "lots"])
+def test_an_amount_that_is_neither_dollars_nor_tokens_is_an_error_that_names_both(
+    run: Run, amount: str
+) -> None:
+    done = run("--budget", amount, "go")
+    assert done.code == 2 and done.of("error")
+    assert all(words in done.stdout for words in ("--budget", "5usd", "200k"))
+
+
+def test_a_run_ends_with_4_after_200_steps_by_default(run: Run, llm: ScriptedLLM) -> None:
+    llm.always(Reply("", calls=[Call("bash", {"command": "date +%N"})], usage=Usage(100, 10)))
+    done = run("go")
+    assert (done.code, len(llm.requests)) == (4, 200)
+    assert "200 steps in one turn" in done.of("notice")[-1]["text"]
 
 
 def test_the_same_call_over_and_over_ends_the_run_with_1(run: Run, llm: ScriptedLLM) -> None:

@@ -109,7 +109,7 @@ def test_task_receives_bounded_results_of_the_tasks_before(
         pytest.param([{"prompt": "x", "name": "../up"}], "task 1 has the name '../up'", id="path"),
         pytest.param([{"prompt": "x", "name": "a.lock"}], "task 1 has the name 'a.lock'", id="lock"),
         pytest.param(
-            [{"prompt": "x", "max_steps": 0}], "task 1: max_steps must be a whole number", id="limit"
+            [{"prompt": "x", "max_steps": -1}], "task 1: max_steps must be a whole number", id="limit"
         ),
         pytest.param([{"prompt": "x", "needs": "a"}], "task 1: needs must be a list of texts", id="no list"),
         pytest.param(

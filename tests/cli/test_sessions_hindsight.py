@@ -39,6 +39,19 @@ def test_hindsight_names_what_was_needed_and_what_was_carried(
     assert "1 compaction of all conversations." in cli("stats", "--hindsight").stdout
 
 
+def test_hindsight_is_part_of_a_session_that_is_shown_and_of_its_page(
+    cli: Cli, run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    work(run, llm, workspace)
+    words = "needed since: 2 names, 2 had been carried"
+    assert f"hindsight {words}" in cli("sessions", "show", "latest").stdout
+    shown = json.loads(cli("sessions", "show", "latest", "--json").stdout)
+    assert (shown["hindsight"]["needed"], shown["hindsight"]["carried"]) == (2, 2)
+    assert f'"hindsight":"{words}"' in cli("sessions", "export", "latest", "--format", "html").stdout
+    parent = cli("sessions", "show", shown["parent_id"]).stdout
+    assert "needed since" not in parent
+
+
 def test_hindsight_says_that_a_session_is_too_short(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
     llm.script(Reply("Hello."))
     run("Hi")

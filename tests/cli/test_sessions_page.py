@@ -24,7 +24,17 @@ from support.conversations import begun, continued
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Diff, Image, Message, Thinking, ToolCall, ToolResult, Usage
+from crushpy.core.messages import (
+    CallDecision,
+    Diff,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from crushpy.engine.session.tree import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -109,10 +119,8 @@ def test_hostile_text_ends_no_element_and_is_never_parsed(cli: Cli, workspace: P
     assert text.count("<!--") == text.count("<img") == 0
     assert not set("\x1b\x07\u202e") & set(text)
     assert "<title>fix &lt;/script&gt;" in text
-    assert (
-        "<script><img src=x onerror=alert(2)>"
-        in written(text)["sessions"][0]["messages"][0]["parts"][0]["text"]
-    )
+    (prompt,) = written(text)["sessions"][0]["messages"][0]["parts"]
+    assert "<script><img src=x onerror=alert(2)>" in json.dumps(prompt["nodes"])
     script = text.rpartition("<script>")[2]
     for sink in (
         "innerHTML",
@@ -121,9 +129,9 @@ def test_hostile_text_ends_no_element_and_is_never_parsed(cli: Cli, workspace: P
         "document.write",
         "eval(",
         "Function(",
-        ".href",
     ):
         assert sink not in script
+    assert re.findall(r'setAttribute\("href", (.*?)\)', script) == ["address", "`#${id}`"]
 
 
 def test_the_same_conversation_gives_the_same_bytes(cli: Cli, workspace: Path, fill: Fill) -> None:
@@ -141,7 +149,8 @@ def test_page_contains_tree_boundary_diff_and_cost(cli: Cli, workspace: Path, fi
     assert (data["exported"], data["lineage"], second["tip"]) == (tip.id, [0, 1], True)
     assert second["boundary"]["facts"]["paths"] == [4, 2, 3]
     (seed,) = second["messages"][0]["parts"]
-    assert (seed["summary"], seed["evidence"]) == ("## Goal\nA summary.", "files changed: a.py")
+    assert seed["summary"] == [["h2", "", "Goal"], ["p", "", "A summary."]]
+    assert seed["evidence"] == "files changed: a.py"
     assert first["messages"][2]["parts"][0]["display"]["unified"].endswith("-old line\n+new line\n")
     assert data["usage"]["cost"] == pytest.approx(0.0225)
 
@@ -228,6 +237,71 @@ def test_page_export_asks_on_a_terminal_before_writing(workspace: Path, fill: Fi
     assert (code, "Write the page?" in shown) == (0, False)
 
 
+def test_paths_of_the_project_are_relative_and_home_is_a_tilde(
+    cli: Cli, workspace: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    async def write(store: Store) -> SessionInfo:
+        info = a_session("/home/ada/shop", title="in /home/ada/shop")
+        await store.sessions.create(info, said("look at /home/ada/shop/src/a.py, not /home/ada/shop-old/b"))
+        call = ToolCall(
+            "c1", "bash", {"command": "cat /home/ada/.netrc /home/adam/x", "cwd": "/home/ada/shop"}
+        )
+        await store.messages.add(info.id, replied("", call))
+        await store.messages.add(
+            info.id, answered(call, "file:///home/ada/shop/c\n/home/ada/shop.\n/home/ada\n")
+        )
+        return info
+
+    text, told = page(cli, fill(write).id)
+    data = written(text)
+    assert (data["title"], data["folder"]) == ("in .", "shop")
+    prompt, reply, result = data["sessions"][0]["messages"]
+    assert prompt["parts"][0]["nodes"] == [["p", "", "look at src/a.py, not ~/shop-old/b"]]
+    assert reply["parts"][-1]["args"] == {"command": "cat ~/.netrc /home/adam/x", "cwd": "."}
+    assert result["parts"][0]["text"] == "file://c\n..\n~\n"
+    assert not re.findall(r"/home/ada\b", text)
+    assert "paths are relative" in told
+
+
+def test_calls_keep_how_they_ended_without_the_approval(cli: Cli, workspace: Path, fill: Fill) -> None:
+    denied = CallDecision("denied", "user", 1.0, words=f"not with {KEY}")
+    failed = ToolResult("", "bash", "said", is_error=True)
+    endings = {
+        "denied": msgspec.structs.replace(failed, decision=denied),
+        "interrupted": msgspec.structs.replace(failed, ended="interrupted"),
+        "not run": msgspec.structs.replace(failed, ended="not_run"),
+        "failed": failed,
+        "": ToolResult("", "bash", "said", decision=CallDecision("allowed", "user", 1.0)),
+    }
+
+    async def write(store: Store) -> SessionInfo:
+        info = await begun(store, "t", "go", cwd=str(workspace))
+        await store.messages.add(info.id, replied("", *(ToolCall(name, "bash", {}) for name in endings)))
+        for name, result in endings.items():
+            part = msgspec.structs.replace(result, call_id=name)
+            await store.messages.add(info.id, Message(new_id(), "tool", (part,), time.time()))
+        return info
+
+    text, told = page(cli, fill(write).id)
+    results = [message["parts"][0] for message in written(text)["sessions"][0]["messages"][2:]]
+    assert [result["state"] for result in results] == list(endings)
+    assert all("decision" not in result for result in results)
+    assert "0 redactions." in told
+
+
+def test_long_pasted_text_is_apart_from_the_words_around_it(cli: Cli, workspace: Path, fill: Fill) -> None:
+    log = "\n".join(f"line {number} *" for number in range(20))
+    prompt = f"Look:\n{log}\nwhy?"
+    message = Message(new_id(), "user", (Text(prompt, ((6, 6 + len(log)),)),), time.time())
+    info = a_session(str(workspace))
+    fill(lambda store: store.sessions.create(info, message))
+    first, pasted, last = written(page(cli, info.id)[0])["sessions"][0]["messages"][0]["parts"]
+    assert (first["nodes"], last["nodes"]) == ([["p", "", "Look:"]], [["p", "", "why?"]])
+    assert (pasted["text"], pasted["lines"]) == (log, 20)
+
+
 # --- faults ------------------------------------------------------------------------------------------------
 
 
@@ -311,7 +385,7 @@ def test_a_conversation_of_a_thousand_sessions_makes_one_page(cli: Cli, workspac
     tip = fill(write)
     data = written(page(cli, tip.id)[0])
     assert len(data["lineage"]) == len(data["sessions"]) == 1000
-    assert data["sessions"][-1]["messages"][0]["parts"][0]["summary"] == "summary 998"
+    assert data["sessions"][-1]["messages"][0]["parts"][0]["summary"] == [["p", "", "summary 998"]]
 
 
 def test_the_page_in_the_docs_is_made_by_this_version() -> None:

@@ -107,6 +107,27 @@ def test_a_window_a_method_and_a_template_can_be_tried(cli: Cli, workspace: Path
     assert any("opened a new session" in text for text in by_agent["unknown"])
 
 
+def test_replay_shows_tokens_cost_and_hindsight_of_each_carry(cli: Cli, workspace: Path, fill: Fill) -> None:
+    async def write(store: Store) -> SessionInfo:
+        info = await long_session(store, workspace, 40)
+        for number in range(25):
+            usage = Usage(9_000, 20, 0, 0, 0.02)
+            await store.messages.add(info.id, replied(f"back in part{number}.txt", usage=usage))
+        return info
+
+    info = fill(write)
+    _, lean, normal, full = replays(cli, info.id, "--carry", "all", "--window", "12000")
+    assert [found["label"] for found in (lean, normal, full)] == [
+        f"window 12000, carry {size}" for size in ("lean", "normal", "full")
+    ]
+    needed, carried = full["names"]
+    assert 0 < carried <= needed
+    assert lean["names"][0] > 0 and lean["usage"]["cost"] > 0
+    text = cli("sessions", "replay", info.id, "--carry", "all", "--window", "12000").stdout
+    row = next(line for line in text.splitlines() if line.startswith("names needed later, carried"))
+    assert f"{carried} of {needed} (" in row
+
+
 def test_replayed_summaries_have_the_size_of_the_recorded_ones(cli: Cli, workspace: Path, fill: Fill) -> None:
     async def recorded(store: Store, summary: str) -> SessionInfo:
         parent = a_session(str(workspace))

@@ -25,6 +25,17 @@ def test_rules_are_listed_added_and_dropped(cli: Cli, run: Run, llm: ScriptedLLM
     assert "of 1,500 tokens" in table[2]
 
 
+def test_an_unanswered_replacement_stays_in_the_list(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    session = run("Always use port 8443 for the server.").result["session_id"]
+    done = run("--format", "text", "--session", session, "Always use port 9000 for the server.")
+    assert "Replaces: Always use port 8443 for the server.?" in done.stderr
+    first, second, _ = cli("sessions", "rules", session).stdout.splitlines()
+    assert first.endswith("port 8443 for the server.") and second.endswith("  (replaces 1?)")
+    cli("sessions", "rules", session, "--drop", "1")
+    assert "replaces" not in cli("sessions", "rules", session).stdout
+
+
 def test_bad_input_names_the_thing_and_the_way_out(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
     llm.script("Fine.")
     session = run("List the files.").result["session_id"]

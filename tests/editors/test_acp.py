@@ -1,6 +1,7 @@
 """`crushpy acp`: an editor opens, asks, decides, cancels, compacts and comes back."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from scripted_llm.server import ScriptedLLM
 from support.acp_client import AcpClient, Connect
 
 from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.messages import Usage
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +31,14 @@ def test_a_turn_with_a_permission(connect: Connect, llm: ScriptedLLM, workspace:
     assert (call["kind"], call["locations"]) == ("edit", [{"path": str(workspace / "a.txt")}])
     assert call["content"] == [{"type": "diff", "path": str(workspace / "a.txt"), "newText": "hello"}]
     [question] = client.questions
-    kinds = [option["optionId"].partition(":")[0] for option in question["options"]]
-    assert kinds[0] == "once" and kinds[-1] == "deny" and {"conversation", "always"} & set(kinds)
-    assert any("write(" in option["name"] or "edit" in option["name"] for option in question["options"])
+    assert [(option["optionId"], option["kind"], option["name"]) for option in question["options"]] == [
+        ("once:y", "allow_once", "Yes"),
+        ("conversation:a", "allow_always", "Yes, and all edits in this conversation (Shift+Tab)"),
+        ("deny:n", "reject_once", "No, and tell the agent what to do"),
+        ("conversation:c", "allow_always", "In this conversation: write(./a.txt)"),
+        ("always:p", "allow_always", "In this project: write(./a.txt)"),
+        ("always:g", "allow_always", "In all projects: write(./a.txt)"),
+    ]
     statuses = [update["status"] for update in client.of("tool_call_update")]
     assert statuses == ["in_progress", "completed"]
     assert client.of("usage_update")[-1]["size"] > 0 and client.of("available_commands_update")
@@ -43,11 +50,24 @@ def test_a_refusal_and_a_command_with_what_it_needs(
 ) -> None:
     llm.script(Reply(calls=[Call("bash", {"command": "touch 'a b'"})]), "Refused.")
     client = connect()
-    client.decide = lambda question: question["options"][-1]["optionId"]
+    client.decide = lambda question: next(
+        option["optionId"] for option in question["options"] if option["kind"] == "reject_once"
+    )
     session = client.open(workspace)
     assert client.prompt(session, "touch it") == "end_turn"
     assert "touch 'a b'" in json.dumps(client.questions[0]["toolCall"]["content"])
     assert client.of("tool_call_update")[-1]["status"] == "failed" and not (workspace / "a b").exists()
+
+
+def test_a_turn_pauses_at_the_end_of_its_budget(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script(*(Reply(calls=[Call("ls", {})], usage=Usage(60)) for _ in range(4)))
+    client = connect()
+    session = client.open(workspace)
+    assert client.prompt(session, "/budget 100") == "end_turn" and "100 tokens" in client.text
+    client.decide = lambda question: question["options"][-(len(client.questions) > 1)]["optionId"]
+    assert client.prompt(session, "look around") == "max_turn_requests"
+    assert len(client.questions) == 2 and len(llm.requests) == 4
+    assert "go on with 100 tokens" in [option["name"] for option in client.questions[0]["options"]]
 
 
 def test_cancelling_ends_the_turn_and_its_question(
@@ -92,7 +112,7 @@ def test_boundaries_never_change_the_session_and_are_replayed(
         assert len(made) == 8 and all("Goal: go on." in json.dumps(update) for update in made)
         assert all(update["_meta"]["crushpy"]["tokens_after"] > 0 for update in made)
         assert native or all("recorded facts carried" in update["title"] for update in made)
-    assert again.prompt(session, "/undo-compaction") == "end_turn" and "undone" in again.text
+    assert again.prompt(session, "/undo-compaction") == "end_turn" and "Undone: " in again.text
     assert again.prompt(session, "go on") == "end_turn"
 
 
@@ -196,13 +216,15 @@ def test_the_clients_servers_are_asked_about_once(
     call = Reply(
         calls=[Call("mcp", {"action": "call", "server": "many", "tool": "tool_000", "arguments": {}})]
     )
-    for expected in (2, 1):
+    for first in (True, False):
         llm.script(call, "Done.")
         client = connect()
         client.call("initialize", protocolVersion=1)
         session = client.call("session/new", cwd=str(workspace), mcpServers=[server])["sessionId"]
         assert client.prompt(session, "use it") == "end_turn"
-        assert len(client.questions) == expected, client.questions
+        asked = [question["toolCall"]["content"][0]["content"]["text"] for question in client.questions]
+        assert [text.startswith("Start many (`") for text in asked] == [first], asked
+        assert asked[0].endswith("and call tool_000?") or not first
         assert client.of("tool_call_update")[-1]["status"] == "completed"
         client.close()
 
@@ -229,6 +251,31 @@ def test_commands_of_the_thread_are_rows_of_the_command_table(
     assert len(llm.requests) == 1
 
 
+def test_the_context_is_edited_by_a_command_of_the_thread(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("A walrus named hush-4711.", "Yes.", "And so on.")
+    client = connect()
+    session = client.open(workspace)
+    assert client.prompt(session, "what is it?") == "end_turn"
+    assert client.prompt(session, "/context") == "end_turn"
+    named = re.search(r"A walrus named hush-4711\. (\w{12})", client.text)
+    assert named is not None, client.text
+    assert client.prompt(session, f"/context drop {named[1]}") == "end_turn"
+    assert "1 message dropped" in client.text
+    assert client.prompt(session, "/context") == "end_turn"
+    assert re.search(rf"hush-4711\. {named[1]} dropped", client.text)
+    assert client.prompt(session, "go on") == "end_turn"
+    assert "walrus" not in str(llm.requests[-1].body["messages"])
+    assert client.prompt(session, f"/context restore {named[1]} --also") == "end_turn"
+    assert client.prompt(session, "go on") == "end_turn"
+    assert "walrus" in str(llm.requests[-1].body["messages"])
+    assert client.prompt(session, "/context forget it") == "end_turn"
+    assert "'forget it' is no edit of the context" in client.text
+    assert client.prompt(session, "/context drop nosuch") == "end_turn"
+    assert "there is no message 'nosuch'" in client.text
+
+
 def test_a_rule_that_is_found_is_told_as_a_notice_and_as_data(
     connect: Connect, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -239,3 +286,18 @@ def test_a_rule_that_is_found_is_told_as_a_notice_and_as_data(
     [told] = [update["_meta"]["crushpy"] for update in client.of("session_info_update") if "_meta" in update]
     assert told["rule"]["text"] == "Never push to main." and told["rule"]["action"] == "found"
     assert "Taken as a rule: Never push to main." in [notice["title"] for notice in client.of("notice")]
+
+
+def test_hindsight_of_a_compaction_is_told_as_data(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("I know compute_tax.", "Fine.", "Goal: go on.")
+    client = connect()
+    session = client.open(workspace)
+    for prompt in ("begin " + "words " * 300, "more " + "words " * 300, "/compact"):
+        assert client.prompt(session, prompt) == "end_turn"
+    steps = (Reply(calls=[Call("ls", {"path": f"folder{number}"})]) for number in range(20))
+    llm.script(*steps, "Done with compute_tax.")
+    assert client.prompt(session, "go on") == "end_turn"
+    [told] = [update["_meta"]["crushpy"] for update in client.of("session_info_update") if "_meta" in update]
+    assert told["hindsight"]["final"] is False and "needed" in told["hindsight"]

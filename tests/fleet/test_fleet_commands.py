@@ -18,6 +18,11 @@ def has_result(body: dict[str, Any]) -> bool:
     return any(message["role"] == "tool" for message in body["messages"])
 
 
+def has_worker(fleet: Fleet) -> bool:
+    tables = fleet.query("SELECT 1 FROM pg_tables WHERE tablename = 'fleet_worker'")
+    return bool(tables and fleet.query("SELECT 1 FROM fleet_worker"))
+
+
 def states(fleet: Fleet) -> dict[str, str]:
     return dict(fleet.query("SELECT name, state FROM listed_task"))
 
@@ -44,6 +49,22 @@ def test_a_question_parks_the_task_and_the_answer_continues_it(
     assert (late.returncode, "ask does not ask anything" in late.stderr) == (2, True)
     late = cli("fleet", "steer", root, "ask", "more", env=fleet.env)
     assert (late.returncode, "ask is done and takes no prompts" in late.stderr) == (2, True)
+
+
+def test_a_question_without_an_answer_is_denied_after_a_while_and_the_run_exits_3(
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    llm.always(lambda body: Reply("I could not.") if has_result(body) else runs("touch x.txt"))
+    fleet.worker("--slots", "2")
+    until(lambda: has_worker(fleet), "the worker has started")
+    file = listed(repository, named("one", needs=[]), named("two", needs=[]))
+    done = run("--tasks", file, "--fleet", env={**fleet.env, "CRUSHPY_FLEET__WAIT": "3"})
+    assert done.code == 3, (done.stderr, fleet.told())
+    assert states(fleet) == {"one": "done", "two": "done"}
+    results = [
+        message["content"] for message in llm.requests[-1].body["messages"] if message["role"] == "tool"
+    ]
+    assert "No answer came within 3 s (fleet.wait)" in str(results)
 
 
 def test_prompts_reach_a_running_task_and_stop_ends_one(

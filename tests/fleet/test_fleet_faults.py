@@ -81,6 +81,24 @@ def test_a_task_goes_on_after_the_server_was_gone_for_longer_than_its_lease(
     assert fleet.query("SELECT args FROM tool_run GROUP BY args HAVING count(*) > 1") == []
 
 
+@pytest.mark.nightly
+def test_a_worker_that_lost_its_network_prints_one_line_for_each_failure(
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet, proxy: Proxy
+) -> None:
+    llm.always(Stall(Reply("Done.")))
+    own = {"CRUSHPY_DATABASE_URL": fleet.server.url(fleet.name, port=proxy.port)}
+    worker = fleet.worker("--slots", "2", "--grace", "1", env=own)
+    file = listed(repository, named("one", needs=[]), named("two", needs=[]))
+    run("--tasks", file, "--fleet", "--detach", env=fleet.env)
+    until(lambda: len(llm.requests) == 2, "both tasks run")
+    proxy.cut()
+    worker.terminate()
+    assert worker.wait(280) == 0
+    lines = fleet.told().partition("takes no more tasks")[2].splitlines()[1:]
+    begins = "The database is lost:", "Task ", "Cleaning up failed:", "The queue was interrupted:"
+    assert lines and all(line.startswith(begins) for line in lines), lines
+
+
 def test_missing_tables_of_the_queue_are_created_again(
     run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
 ) -> None:

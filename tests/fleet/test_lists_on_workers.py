@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
-from scripted_llm import Reply, ScriptedLLM
+from scripted_llm import Call, Reply, ScriptedLLM
 from support.command import Cli
 from support.fleet_workers import Fleet, git, listed, named
 from support.headless import Run, until
 from support.task_model import TaskModel, runs, writes
+
+from crushpy.core.messages import Usage
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -118,3 +120,15 @@ def test_limits_hold_for_the_whole_list(run: Run, llm: ScriptedLLM, repository: 
     assert done.code == 4, (done.stderr, fleet.told())
     assert 6 <= sum(task["step"] for task in done.result["tasks"]) <= 7
     assert all("--max-steps 6 reached" in str(task) or task["error"] for task in done.result["tasks"])
+
+
+def test_tasks_on_workers_share_the_budget_of_their_list(
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    llm.always(Reply(calls=[Call("bash", {"command": "date +%N"})], usage=Usage(100)))
+    fleet.worker("--slots", "2")
+    file = listed(repository, named("left"), named("right"))
+    done = run("--tasks", file, "--fleet", "--budget", "450", env=fleet.env)
+    assert done.code == 4, (done.stderr, fleet.told())
+    assert 5 <= len(llm.requests) <= 6  # one may have been in flight
+    assert {task["state"] for task in done.result["tasks"]} == {"limit"}

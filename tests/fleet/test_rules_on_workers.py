@@ -42,7 +42,7 @@ class Worker:
             Call("write", {"file_path": str(self.user / "new"), "content": "theirs\n"}),
             Call("write", {"file_path": "link/new", "content": "theirs\n"}),
             Call("edit", {"file_path": "rc", "old_string": "mine", "new_string": "theirs"}),
-            Call("fetch", {"url": f"{llm.url}/secret"}),
+            Call("fetch", {"url": "http://example.com/secret"}),
         )
 
     def start(self, *flags: str, **env: str) -> None:

@@ -316,6 +316,22 @@ def check_context_files(context: CheckContext) -> Iterator[Finding]:
         yield ok(f"none ({', '.join(environment.NAMES)} from the project's root down to here)")
 
 
+def check_hooks(context: CheckContext) -> Iterator[Finding]:
+    from crushpy.extensions.hooks.hook_config import hooks_text, read_hooks
+    from crushpy.permissions.consents import has_consent
+
+    root = project_root(context.cwd)
+    hooks, problems = read_hooks(context.paths, root if context.trusted else None, context.settings.hooks)
+    for problem in problems:
+        yield fail(problem, "See docs/hooks.md.")
+    for hook in hooks:
+        yield ok(f"{f'{hook.event} {hook.matcher}'.strip()}: {hook.command}  ({hook.file})")
+    of_project = [hook for hook in hooks if hook.project]
+    where, text = os.path.realpath(root), hooks_text(of_project, root)
+    if of_project and not has_consent(context.paths, "hooks", where, text):
+        yield warn("the project's hooks are new or have changed: they do not run", "Run `crushpy trust`.")
+
+
 def check_extensions(context: CheckContext) -> Iterator[Finding]:
     from crushpy.bootstrap.user_extensions import KINDS, UserExtensions
 

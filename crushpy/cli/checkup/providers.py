@@ -71,7 +71,8 @@ async def model(context: CheckContext) -> AsyncIterator[Finding]:
             "Run `crushpy connect anthropic`, set a provider's key such as ANTHROPIC_API_KEY, "
             "or use your own server: `crushpy models`.",
         )
-    yield _check_window(context, name)
+    for finding in _check_learnt(context, name):
+        yield finding
     reachable = True
     other_models = (context.settings.small_model, context.settings.compaction.model)
     for model_name in dict.fromkeys((name, *filter(None, other_models))):
@@ -102,7 +103,8 @@ def _selection_reason(context: CheckContext, name: str) -> str:
     return "no setting names a model, and no key is set"
 
 
-def _check_window(context: CheckContext, name: str) -> Finding:
+def _check_learnt(context: CheckContext, name: str) -> Iterator[Finding]:
+    """The window of the model, and how it calls tools."""
     from crushpy.llm.catalog import lookup
     from crushpy.llm.learnt import LearntModels, with_learnt_window
     from crushpy.llm.provider_factory import server_address
@@ -110,12 +112,15 @@ def _check_window(context: CheckContext, name: str) -> Finding:
     learnt = LearntModels(context.paths.learnt_file).get(name, server_address(name, context.settings))
     info = with_learnt_window(lookup(name, context.settings.models.get(name)), learnt)
     if info.source == "default":
-        return warn(
+        yield warn(
             f"its window is unknown; {info.context_window:,} tokens are assumed",
             f"crushpy config set 'models.\"{name}\".context_window' NUMBER",
         )
-    source = "learnt from its server" if info.source == "learnt" else f"from the {info.source}"
-    return ok(f"its window is {info.context_window:,} tokens ({source})")
+    else:
+        source = "learnt from its server" if info.source == "learnt" else f"from the {info.source}"
+        yield ok(f"its window is {info.context_window:,} tokens ({source})")
+    if info.call_form:
+        yield ok(f"it writes tool calls as text ({info.call_form}), which are read from there")
 
 
 async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:
