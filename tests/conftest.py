@@ -132,6 +132,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     # Questions are the same on machines with and without a sandbox; tests of it take this away.
     monkeypatch.setenv("CRUSHPY_SANDBOX__AUTO_ALLOW", "false")
+    # Small windows are quick to fill, with all tools; tests of the profile for them take this away.
+    monkeypatch.setenv("CRUSHPY_PROFILE", "full")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     (tmp_path / "user").mkdir()
     return folder

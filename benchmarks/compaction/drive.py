@@ -171,6 +171,7 @@ def surroundings(scenario: Scenario, llm: ScriptedLLM) -> Iterator[Path]:
         **llm.env,
         "CRUSHPY_HOME": str(top / "home"),
         "CRUSHPY_RETRY_BASE": "0.001",
+        "CRUSHPY_PROFILE": "full",
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }
     before = {name: os.environ.get(name) for name in wanted}

@@ -107,7 +107,7 @@ async def _recalled(record: Record, conversation: Conversation, facts: Sequence[
     found = 0
     for fact in facts:
         query = f"{record.workspace}/{fact.text}" if fact.kind == "path" else fact.text
-        answer = await recall(store, conversation._session, query, "")
+        answer = await recall(store, conversation.session, query, "")
         found += _flat(fact.text) in _flat(answer)
     await store.close()
     return found

@@ -1,0 +1,110 @@
+"""Commands in code blocks of README.md and docs/ work with the demo model; the site has no dead link."""
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.command import Cli
+from support.web_browser import needs_chromium, open_web_browser
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(?:console|sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:\$ )?crushpy (.*?)(?:\s+#.*|\s{3,}.*|\s+\|.*)?$")
+OPTIONAL = re.compile(r"\[([^\]|]*)[^\]]*\]")
+NOT_RUN = {
+    "needs a terminal": re.compile(r"-|\"|template edit|connect|$"),
+    "needs a prompt, or a model with eyes": re.compile(r"run .*(\.\.\.|\.png)"),
+    "needs a server of the user's": re.compile(r"mcp |worker|config set database_url|run --tasks .*--fleet"),
+}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TASKS = (
+    '[[tasks]]\nname = "one"\nprompt = "look around"\n[[tasks]]\nname = "two"\nprompt = "read README.md"\n'
+)
+PLUGIN = {"name": "NAME", "version": "1.0.0", "description": "An example."}
+
+
+def commands(page: Path) -> list[str]:
+    """The commands in its blocks, without comments; of alternatives in brackets the first."""
+    lines = (line for block in BLOCK.findall(page.read_text()) for line in block.splitlines())
+    found = [OPTIONAL.sub(r"\1", match[1]) for line in lines if (match := COMMAND.match(line))]
+    return [line for line in found if not any(why.match(line) for why in NOT_RUN.values())]
+
+
+@pytest.fixture
+def prepared(cli: Cli, workspace: Path) -> dict[str, str]:
+    """A project with two conversations; what stands for an id in the pages, and what is there."""
+    for name in ("README.md", "docs/api.md", "src/a.py"):
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text("A line.\n" * 200)
+    for name in ("a.md", "b.md", "mine.md"):
+        (workspace / name).write_text(cli("template", "show", "summary").stdout)
+    (workspace / "list.toml").write_text(TASKS)
+    manifest = workspace / "FOLDER/.claude-plugin/plugin.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps(PLUGIN))
+    (workspace / "FOLDER/commands").mkdir()
+    (workspace / "FOLDER/commands/hello.md").write_text("Say hello.\n")
+    subprocess.run(["git", "init", "-q"], check=True)
+    for prompt in (["look around"], ["-c", "read README.md"], ["-c", "read README.md"]):
+        done = cli("run", "--model", "demo/tour", "--format", "json", *prompt)
+        assert done.returncode == 0, done.stderr
+    session = json.loads(done.stdout)["session_id"]
+    cli("sessions", "rules", session, "--add", "Never push to main.")
+    shown = json.loads(cli("sessions", "context", session, "--json").stdout)
+    results = [row["message_id"] for row in shown["rows"] if row["kind"] == "tool output"]
+    prompt = next(row["message_id"] for row in shown["rows"] if row["kind"] == "user")
+    return {"ID": session, "MESSAGE": results[-1], "PROMPT": prompt, "j2qb6r4e": prompt}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+def test_documented_commands_do_what_the_page_says(
+    page: Path, cli: Cli, prepared: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRUSHPY_MODEL", "demo/tour")
+    for command in commands(page):
+        names = {**prepared, **({"MESSAGE": prepared["PROMPT"]} if "rewind" in command else {})}
+        words = [names.get(word, word) for word in shlex.split(command)]
+        done = cli(*words, timeout=120)
+        expected = 3 if "--output=notes" in command else 0  # shown as what is asked about
+        assert done.returncode == expected, f"{page.name}: crushpy {command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_commands_are_found() -> None:
+    assert sum(len(commands(page)) for page in PAGES) > 50
+    assert [commands(page) for page in PAGES if page.name == "audit.md"] == [["audit show"]]
+
+
+in_one_process = pytest.mark.xdist_group("site")
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The documentation site, without a dead link or anchor."""
+    done = subprocess.run([ROOT / "bin/docs", "--build"], capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return ROOT / "build/site"
+
+
+@in_one_process
+def test_site_links_nothing_that_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.glob("*.html"):
+        loaded = re.findall(r"<(?:script|link|img)\b[^>]*?(?:src|href)=\"(https?:[^\"]*)", page.read_text())
+        assert loaded == [], page
+
+
+@needs_chromium
+@in_one_process
+@pytest.mark.parametrize("width", [400, 1400])
+async def test_site_is_readable_in_a_browser(site: Path, tmp_path: Path, width: int) -> None:
+    async with open_web_browser(
+        tmp_path, f"--window-size={width},900", "--allow-file-access-from-files"
+    ) as page:
+        for name in ("index", "quick-start", "settings", "benchmarks"):
+            await page.open(site / f"{name}.html")
+            assert await page.run("document.querySelector('h1') !== null")
+            assert await page.run("document.documentElement.scrollWidth <= window.innerWidth"), name
+        assert [address for address in page.requests if address.startswith("http")] == []
