@@ -11,7 +11,7 @@ from support.talk import MODEL, Talk, Talks
 
 import crushpy
 from crushpy.core.errors import UsageError
-from crushpy.core.events import ApprovalNeeded, Notice, ToolFinished
+from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, Notice, ToolFinished
 from crushpy.core.messages import Usage
 from crushpy.engine.approvals import Answer
 from crushpy.engine.spending import Amount, parse_amount
@@ -174,6 +174,19 @@ async def test_budget_of_a_conversation_is_carried_over_a_compaction(talks: Talk
     assert await talk.ask("Go on") == "limit"
     assert not await talk.conversation.context.compact("once more")
     assert len(llm.requests) == 2
+
+
+async def test_user_is_asked_before_a_compaction_that_the_budget_does_not_cover(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    window: dict[str, object] = {f"models.{MODEL}.context_window": 10_000, "compaction.prepare": False}
+    llm.script(says("Hello " * 3_000, 9_000), says("A summary.", 100), says("Done.", 50))
+    talk = await talks(budget="9000", interactive=True, flags=window)
+    assert await talk.ask("Hello " * 500) == "done"
+    work = asyncio.create_task(talk.ask("Go on"))
+    await answer(talk, "yes")
+    assert await work == "done"
+    assert len(talk.of(BoundaryCommitted)) == 1 and len(llm.requests) == 3
 
 
 def test_sdk_raises_an_error_of_its_own_kind(workspace: Path) -> None:

@@ -80,6 +80,8 @@ class CompactionPolicy:
             case "too_large":
                 await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
             case "boundary":
+                if self._models.spending is not None:  # the user is asked before the summary, not after it
+                    await self._models.spending.admit(self._session.info.model, asks=True)
                 trigger = self._thresholds.trigger
                 options = BoundaryOptions(trigger, review=self._asks_first, threshold=threshold)
                 await self._make_boundary(options, state)
