@@ -4,7 +4,8 @@
 quote and compound command, nested, and then damaged. Lines that rules let run are run by a bash that finds
 only programs that record how they were called. An escape is a program or a file that was not read, that no
 allow rule covers, or that is denied. Each escape is made as short as possible before it is printed; the exit
-code is 1 if there was one.
+code is 1 if there was one. Several processes work at once. The score is printed
+meanwhile, and also when it is stopped.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -544,6 +545,9 @@ class FuzzResult:
     executed: int = 0
     escapes: list[tuple[str, str]] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return f"{self.generated:,} generated, {self.executed:,} executed, {len(self.escapes)} escapes"
+
 
 def fuzz(lines: int, seed: int, folder: Path, workers: int = 2) -> FuzzResult:
     """Generates `lines` lines, runs those that rules let run, and collects the escapes."""
@@ -564,9 +568,52 @@ def fuzz(lines: int, seed: int, folder: Path, workers: int = 2) -> FuzzResult:
     return result
 
 
+BATCH = 200
+"""Lines that a process tries before it reports."""
+
+
+def fuzz_batch(lines: int, seed: int, folder: str) -> FuzzResult:
+    own = Path(folder, str(os.getpid()))
+    own.mkdir(exist_ok=True)
+    return fuzz(lines, seed, own, workers=1)
+
+
+def ignore_interrupts() -> None:
+    """In a process: the main one says when to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def fuzz_in_processes(lines: int, seed: int, processes: int, total: FuzzResult) -> None:
+    """Adds to `total`, and prints it, whenever a process has tried a batch. SIGINT ends it early."""
+    sizes = [min(BATCH, lines - begun) for begun in range(0, lines, BATCH)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(processes, initializer=ignore_interrupts) as pool,
+    ):
+        work = [pool.submit(fuzz_batch, size, seed * 100_003 + at, folder) for at, size in enumerate(sizes)]
+        try:
+            for ended in as_completed(work):
+                found = ended.result()
+                total.generated += found.generated
+                total.executed += found.executed
+                total.escapes += found.escapes
+                print(f"\r{total}", end="", flush=True)
+                for line, reason in found.escapes:
+                    print(f"\n  {line!r}: {reason}", flush=True)
+        except KeyboardInterrupt:
+            print("\nstopping", flush=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=20_000, help="lines to generate")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--seed", type=int, default=None, help="repeats a run; by default a new one each time"
     )
@@ -575,17 +622,11 @@ def main() -> int:
         print("bash is not installed.", file=sys.stderr)
         return 2
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        result = fuzz(options.lines, seed, Path(folder))
-    seconds = time.monotonic() - started
-    print(
-        f"seed {seed}: {result.generated:,} generated, {result.executed:,} executed in {seconds:.0f} s, "
-        f"{len(result.escapes)} escapes"
-    )
-    for line, reason in result.escapes:
-        print(f"  {line!r}: {reason}")
-    return 1 if result.escapes else 0
+    signal.signal(signal.SIGTERM, interrupt)
+    started, total = time.monotonic(), FuzzResult()
+    fuzz_in_processes(options.lines, seed, options.processes, total)
+    print(f"\nseed {seed}: {total} in {time.monotonic() - started:.0f} s")
+    return 1 if total.escapes else 0
 
 
 if __name__ == "__main__":
