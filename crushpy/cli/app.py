@@ -1,6 +1,7 @@
 """Builds the Typer app from the modules of the commands."""
 
 import importlib
+import sys
 from typing import Annotated
 
 import typer
@@ -34,6 +35,7 @@ def build(argv: list[str]) -> typer.Typer:
 
 def complete(shell_words: str) -> None:
     """Prints what the last word of a shell's command line may become. Typer reads the line from variables."""
+    sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]: loading it takes longer than all else
     command = [word for word in shell_words.split()[1:2] if word in COMMANDS]
     build(command or ["--help"])([], prog_name="crushpy")
 

@@ -19,8 +19,9 @@ def complete_sessions() -> list[tuple[str, str]]:
     async def list_sessions() -> list[tuple[str, str]]:
         store = Store(Paths().database, load(Paths(), Path.cwd()).settings.database_url)
         try:
-            found = await store.sessions.list_tips(str(Path.cwd()), 50)
-            return [("latest", ""), *((session.id, clean(session.title)) for session in found)]
+            found = await store.sessions.list_tips(str(Path.cwd()), 50) if store.location.exists else []
+            latest = [("latest", "")] if found else []
+            return latest + [(session.id, clean(session.title)) for session in found]
         finally:
             await store.close()
 

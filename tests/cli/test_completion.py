@@ -40,7 +40,9 @@ def test_commands_are_completed(workspace: Path, shell: str) -> None:
 
 @pytest.mark.parametrize("line", ["crushpy sessions show ", "crushpy run -s ", "crushpy -s "])
 def test_session_ids_are_completed(workspace: Path, line: str) -> None:
-    assert complete("bash", line, workspace) in (["latest"], [])
+    home = Path(os.environ["CRUSHPY_HOME"])
+    assert complete("bash", line, workspace) == []
+    assert not (home / "crushpy.db").exists(), "a Tab creates no database"
     run = subprocess.run(
         [sys.executable, "-m", "crushpy", "run", "look around", "--format", "json"],
         capture_output=True,
