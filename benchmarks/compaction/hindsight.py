@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from crushpy.context.facts import calls, said_in, touched_by
-from crushpy.context.hindsight import FIRST_REPLIES, Hindsight, Past, look_back
+from crushpy.context.hindsight import FIRST_REPLIES, Hindsight, Needs, Past, find_needs
 from crushpy.context.names import IDENTIFIER, PATH, ShownNames, count_names, generic_names
 from crushpy.core.messages import Message
 from crushpy.core.templates import Templates
@@ -73,11 +73,21 @@ class Cut:
     """One boundary: what precedes it, what follows, and what policies are compared by."""
 
     def __init__(self, bench: Bench, before: Sequence[Message], after: Sequence[Message], cwd: str) -> None:
-        self._count, self._before, self._after = bench.count, before, after
+        self._count, self._before, self.after = bench.count, before, after
         self._past = Past(before, cwd)
 
     def judge(self, carried: str) -> Hindsight:
-        return look_back(self._past, carried, self._after, size=lambda _: 0)
+        return self._needs.judge(carried)
+
+    @cached_property
+    def _needs(self) -> Needs:
+        return find_needs(self._past, self.after, size=lambda _: 0)
+
+    @cached_property
+    def _needs_of_results(self) -> Needs:
+        """As if no result had been seen."""
+        replies = [message for message in self.after if message.role == "assistant"]
+        return find_needs(self._past, replies, size=lambda _: 0)
 
     @property
     def is_long(self) -> bool:
@@ -86,8 +96,7 @@ class Cut:
     def looked_up(self, carried: str) -> tuple[int, int]:
         """The names of before that the agent used after a result had shown them again: how many there are,
         and how many of them were carried."""
-        replies = [message for message in self._after if message.role == "assistant"]
-        used = look_back(self._past, carried, replies, size=lambda _: 0)
+        used = self._needs_of_results.judge(carried)
         needed = {name.name for name in self.judge("").names}
         again = [name for name in used.names if name.name not in needed]
         return len(again), sum(name.carried for name in again)
@@ -263,6 +272,10 @@ def interval(shares: Sequence[tuple[int, int]]) -> str:
     return f"{_share(shares):.1%} [{low:.0%}-{high:.0%}]"
 
 
+def mean_size(sizes: Sequence[tuple[int, int]]) -> str:
+    return f"{_share(sizes):,.0f}"
+
+
 def _share(shares: Sequence[tuple[int, int]]) -> float:
     needed = sum(needed for needed, _ in shares)
     return sum(carried for _, carried in shares) / needed if needed else 0.0
@@ -289,7 +302,7 @@ def by_window(bench: Bench, recordings: Sequence[Recording]) -> Iterator[str]:
     for title, table, show in (
         ("names", names, interval),
         ("lines of code that an edit reproduced", lines, interval),
-        ("tokens", sizes, lambda sizes: f"{_share(sizes):,.0f}"),
+        ("tokens", sizes, mean_size),
     ):
         yield f"\n| {title} | " + " | ".join(f"{window // 1_000}k" for window in WINDOWS) + " |"
         yield "| --- " * (len(WINDOWS) + 1) + "|"

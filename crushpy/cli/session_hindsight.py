@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 SHOWN_NAMES = 12
 """Of the names that were not carried."""
 TOO_SHORT = "Too short to say anything: after no compaction, made or supposed, did the agent reply 20 times."
-WHO = {"user": "said by you", "assistant": "said by the agent", "tool": "shown by tools"}
+LABELS = {
+    "kind": {"path": "paths", "identifier": "identifiers", "number": "numbers", "url": "URLs"},
+    "said_by": {"user": "said by you", "assistant": "said by the agent", "tool": "shown by tools"},
+}
 
 
 async def hindsight_command(
@@ -46,7 +49,8 @@ async def hindsight_command(
 
 async def hindsight_of_all(*, as_json: bool) -> None:
     """The same for the compactions of all conversations."""
-    from crushpy.engine.compaction.judged_boundaries import judge_conversation
+    from crushpy.context.hindsight import FIRST_REPLIES
+    from crushpy.engine.compaction.judged_boundaries import judge_conversation, shares
 
     settings, models = load_models()
     judged: list[JudgedBoundary] = []
@@ -54,9 +58,15 @@ async def hindsight_of_all(*, as_json: bool) -> None:
         for info in await browser.store.sessions.list_tips():
             found = await judge_conversation(browser.store, info.id, settings, models)
             judged += [boundary for boundary in found if boundary.child_id]
-    names = [boundary.found.names for boundary in judged]
-    told = {"boundaries": len(judged), "needed": sum(map(len, names))}
-    told["carried"] = sum(boundary.found.carried for boundary in judged)
+    found = [boundary.found for boundary in judged if boundary.found.replies >= FIRST_REPLIES]
+    told = {
+        "boundaries": len(judged),
+        "needed": sum(len(known.names) for known in found),
+        "carried": sum(known.carried for known in found),
+        "again_tokens": sum(known.again_tokens for known in found),
+        "kind": shares(found, "kind"),
+        "said_by": shares(found, "said_by"),
+    }
     print_either(
         as_json, told, [f"{counted(len(judged), 'compaction')} of all conversations.", *_totals(judged)]
     )
@@ -64,7 +74,7 @@ async def hindsight_of_all(*, as_json: bool) -> None:
 
 def _boundary(number: int, boundary: "JudgedBoundary") -> list[str]:
     from crushpy.context.hindsight import FIRST_REPLIES
-    from crushpy.engine.compaction.judged_boundaries import hindsight_event
+    from crushpy.engine.compaction.judged_boundaries import hindsight_event, shares
 
     found = boundary.found
     at = f"{number}. after {counted(boundary.messages, 'message')}"
@@ -72,15 +82,27 @@ def _boundary(number: int, boundary: "JudgedBoundary") -> list[str]:
     words = hindsight_event(boundary.child_id, found, final=boundary.final).words
     if found.replies < FIRST_REPLIES:
         words = f"too early to say, replies since: {found.replies}"
-    lost = [name.name for name in found.names if not name.carried]
     lines = [f"{at} ({made}): {words}{'' if boundary.final else ' (so far)'}"]
-    if lost and found.replies:
-        more = f" and {len(lost) - SHOWN_NAMES} more" if len(lost) > SHOWN_NAMES else ""
-        lines.append(f"   not carried: {', '.join(lost[:SHOWN_NAMES])}{more}")
+    parts = [(LABELS[key][value], share) for key in LABELS for value, share in shares([found], key).items()]
+    if parts:
+        told = (f"{label} {carried} of {needed}" for label, (needed, carried) in parts)
+        lines.append(f"   carried: {', '.join(told)}")
+    lost = [name.name for name in found.names if not name.carried]
+    if lost:
+        lines.append(f"   not carried: {_listed(lost)}")
+    if found.again_tokens:
+        again = [_listed(found.read_again)] if found.read_again else []
+        again += [f"searches: {found.searched_again}"] if found.searched_again else []
+        lines.append(f"   looked up again: {', '.join(again)} ({found.again_tokens:,} tokens)")
     for (needed, carried), what in ((found.commands, "commands run again"), (found.lines, "lines for edits")):
         if needed:
             lines.append(f"   {what}: {carried} of {needed} carried")
     return lines
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN_NAMES} more" if len(words) > SHOWN_NAMES else ""
+    return ", ".join(words[:SHOWN_NAMES]) + more
 
 
 def _totals(judged: "Sequence[JudgedBoundary]") -> list[str]:
@@ -91,8 +113,7 @@ def _totals(judged: "Sequence[JudgedBoundary]") -> list[str]:
     if not found:
         return [TOO_SHORT]
     rows = [("", "needed", "carried", "")]
-    for key in ("kind", "said_by"):
+    for key in LABELS:
         for value, (needed, carried) in shares(found, key).items():
-            label = WHO[value] if key == "said_by" else f"{value}s"
-            rows.append((label, str(needed), str(carried), f"{carried / needed:.0%}"))
+            rows.append((LABELS[key][value], str(needed), str(carried), f"{carried / needed:.0%}"))
     return ["", *format_table(rows, right=(1, 2, 3))]

@@ -7,6 +7,8 @@ prompt in between had shown again. Computed from stored messages alone.
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from crushpy.context.coverage import covered, flat
 from crushpy.context.facts import calls, command_of, said_in, touched_by
 from crushpy.context.names import ShownNames, generic_names, names_in, words_in
@@ -50,10 +52,38 @@ class Hindsight(Data, frozen=True, omit_defaults=False):
         return sum(name.carried for name in self.names)
 
 
+class Needs(Data, frozen=True):
+    """What was needed after a boundary, whatever had been carried."""
+
+    past: "Past"
+    names: tuple[NeededName, ...]
+    """None of them judged."""
+    commands: tuple[str, ...]
+    lines: tuple[str, ...]
+    again: Hindsight
+    """What was looked up again."""
+
+    def judge(self, carried: str) -> Hindsight:
+        """How much of it was in the text that the child began with."""
+        text, lines = flat(carried), set(_lines(carried))
+        kept = ShownNames(self.past.tidy(carried))
+        return msgspec.structs.replace(
+            self.again,
+            names=tuple(
+                NeededName(need.name, need.kind, need.said_by, need.name in kept) for need in self.names
+            ),
+            commands=(len(self.commands), sum(covered(command, text) for command in self.commands)),
+            lines=(len(self.lines), sum(line in lines for line in self.lines)),
+        )
+
+
 def look_back(past: "Past", carried: str, after: Sequence[Message], *, size: Size) -> Hindsight:
     """Judges the boundary between `past` and `after`, whose child began with the text `carried`."""
-    after = _first_replies(after)
-    kept, shown = ShownNames(past.tidy(carried)), ShownNames()
+    return find_needs(past, after, size=size).judge(carried)
+
+
+def find_needs(past: "Past", after: Sequence[Message], *, size: Size) -> Needs:
+    after, shown = _first_replies(after), ShownNames()
     needed: dict[str, str] = {}
     lines: dict[str, None] = {}
     shown_lines = set[str]()
@@ -70,23 +100,16 @@ def look_back(past: "Past", carried: str, after: Sequence[Message], *, size: Siz
             wanted = (line for line in _old_lines(call) if line in past.lines and line not in shown_lines)
             lines |= dict.fromkeys(wanted)
     names = tuple(
-        NeededName(name, kind, past.said_by(name), name in kept)
+        NeededName(name, kind, past.said_by(name), carried=False)
         for name, kind in needed.items()
         if name not in generic_names()
     )
-    text = flat(carried)
     ran = {command.text for call, result in calls(after) if (command := command_of(call, result)) is not None}
-    again = [command for command in past.commands if command in ran]
-    carried_lines = set(_lines(carried))
     read, searched, tokens = _looked_up_again(past, after, size)
-    return Hindsight(
-        names,
-        (len(again), sum(covered(command, text) for command in again)),
-        (len(lines), sum(line in carried_lines for line in lines)),
-        tuple(read),
-        searched,
-        tokens,
-        sum(message.role == "assistant" for message in after),
+    replies = sum(message.role == "assistant" for message in after)
+    again = Hindsight(read_again=tuple(read), searched_again=searched, again_tokens=tokens, replies=replies)
+    return Needs(
+        past, names, tuple(command for command in past.commands if command in ran), tuple(lines), again
     )
 
 

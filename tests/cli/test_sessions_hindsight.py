@@ -33,10 +33,37 @@ def test_hindsight_names_what_was_needed_and_what_was_carried(
     assert done.returncode == 0, done.stderr
     assert "needed since: 2 names, 2 had been carried" in done.stdout
     assert "identifiers" in done.stdout and "shown by tools" in done.stdout
+    assert "   carried: identifiers 2 of 2, shown by tools 2 of 2\n" in done.stdout
     found = json.loads(cli("sessions", "hindsight", "latest", "--json").stdout)
     [boundary] = found["boundaries"]
     assert {name["name"] for name in boundary["found"]["names"]} == {"compute_tax", "round_half_up"}
     assert "1 compaction of all conversations." in cli("stats", "--hindsight").stdout
+    told = json.loads(cli("stats", "--hindsight", "--json").stdout)
+    assert (told["needed"], told["said_by"]) == (2, {"tool": [2, 2]})
+
+
+def test_hindsight_names_what_was_not_carried_and_what_was_looked_up_again(
+    cli: Cli, run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "tax.py").write_text("def compute_tax(): return round_half_up()\n")
+    look = [Call("view", {"file_path": "tax.py"}), Call("grep", {"pattern": "round_half_up"})]
+    echoes = (Reply(calls=[Call("bash", {"command": f"echo {number}"})]) for number in range(20))
+    forgotten = Reply("It was for_one_customer.")
+    llm.script(
+        Reply("I note for_one_customer.", calls=look),
+        Reply("I have read it."),
+        Reply(calls=[Call("new_session", {"summary": "Nothing of use."})]),
+        forgotten,
+        Reply(calls=look),
+        *echoes,
+        Reply("Done."),
+    )
+    run("Read tax.py", "--compaction", "llm", "--yolo", env={"CRUSHPY_COMPACTION__EVIDENCE_TOKENS": "20"})
+    run("-c", "Go on", "--compaction", "llm", "--yolo", env={"CRUSHPY_COMPACTION__EVIDENCE_TOKENS": "20"})
+    run("-c", "And now", "--compaction", "llm", "--yolo")
+    told = cli("sessions", "hindsight", "latest").stdout
+    assert "   not carried: for_one_customer" in told
+    assert "   looked up again: tax.py, searches: 1 (" in told
 
 
 def test_hindsight_is_part_of_a_session_that_is_shown_and_of_its_page(
