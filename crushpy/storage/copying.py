@@ -59,8 +59,8 @@ class Transfer(Subject):
 
     @stored
     def delete_some(self) -> bool:
-        """Some rows of deleted conversations. Version 18 is only read: they are copied as they are."""
-        return not self._thread.location.is_version_18 and delete_rows(self._db)
+        """Some rows of deleted conversations; False if there are no more."""
+        return delete_rows(self._db)
 
     @stored
     def load_session_ids(self) -> set[str]:
@@ -144,7 +144,6 @@ async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress
     """
     old.outputs.folder = new.outputs.folder = outputs
     new.location.allows_unfinished = True
-    old.location.allows_version_18 = True
     source, target = Transfer(old.thread), Transfer(new.thread)
     while await source.delete_some():
         pass

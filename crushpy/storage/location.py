@@ -33,10 +33,6 @@ class Location:
         """Called, on the storage thread, with what the user should know while a job waits."""
         self.allows_unfinished = False
         """Whether a copy that was interrupted may be opened: only to continue it."""
-        self.allows_version_18 = False
-        """Whether a database of version 18 may be read: only to copy it."""
-        self.is_version_18 = False
-        """Known once it was opened."""
         self.replaces_damaged = True
         """Whether a file that cannot be read is renamed, and a new one created."""
         self.known_state: FileState | None = None

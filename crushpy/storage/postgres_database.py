@@ -29,7 +29,7 @@ from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import Finding, StorageError
-from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+from crushpy.storage.schema_version import require_supported
 from crushpy.storage.statement import Statement
 
 T = TypeVar("T")
@@ -379,10 +379,6 @@ def _find_unsuitable(connection: psycopg.Connection[Any]) -> Iterator[tuple[str,
 
 _SCHEMA_LOCK = 0x63727079
 """The advisory lock of a process that creates or upgrades the tables."""
-_COLUMNS = (
-    "SELECT table_name::text, column_name::text FROM information_schema.columns "
-    "WHERE table_schema = 'crushpy'"
-)
 
 
 def prepare_schema(connection: psycopg.Connection[Any], location: Location, address: ServerAddress) -> None:
@@ -397,11 +393,6 @@ def prepare_schema(connection: psycopg.Connection[Any], location: Location, addr
             "Name another database in database_url. Nothing was changed.",
         )
     require_supported(version, location)
-    if version == OLD_VERSION:
-        columns = connection.execute(_COLUMNS).fetchall()
-        for statement in old_table_views("crushpy.", columns):
-            connection.execute(statement.encode())
-        return
     if 0 < version < VERSION:
         from crushpy.storage.migrations.upgrade import upgrade_server
 

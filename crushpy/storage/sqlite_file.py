@@ -24,7 +24,7 @@ from crushpy.storage import database
 from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost, StorageError
-from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+from crushpy.storage.schema_version import require_supported
 from crushpy.storage.statement import Statement
 
 _MERGE_PAGES = 16
@@ -157,10 +157,6 @@ _IDENTITY = """
 SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master)
 FROM pragma_user_version, pragma_application_id
 """
-_COLUMNS = """
-SELECT found.name, info.name FROM sqlite_master AS found JOIN pragma_table_info(found.name) AS info
-WHERE found.type = 'table' AND found.sql NOT LIKE 'CREATE VIRTUAL%'
-"""
 
 
 class DamagedFile(sqlite3.DatabaseError):
@@ -198,10 +194,6 @@ def _connect(location: Location) -> sqlite3.Connection:
         version = _refuse_foreign(connection, file)
         require_supported(version, location)
         _check(connection, file)
-        if version == OLD_VERSION:
-            for statement in old_table_views("main.", connection.execute(_COLUMNS)):
-                connection.execute(statement)
-            return connection
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             # Unlike a write, this switch does not wait at all while another process uses the file.
             connection.execute("PRAGMA journal_mode = WAL")

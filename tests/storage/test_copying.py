@@ -269,32 +269,3 @@ async def test_a_copy_that_differs_names_the_session(remote: Place, file: Path, 
     assert "warlus" in (await target.messages.load_lineage(tip))[0].text
     await source.close()
     await target.close()
-
-
-async def test_version_18_on_a_server_is_copied_and_opened_only_for_that(
-    server: Server, remote: Place, tmp_path: Path
-) -> None:
-    """A server of version 18 has the same tables, some under older names."""
-    current = remote.store()
-    tip = await filled(current)
-    messages = await current.messages.load(tip)
-    await current.close()
-    for statement in (
-        "ALTER TABLE crushpy.message_override RENAME TO cut",
-        "ALTER TABLE crushpy.timeline_note RENAME TO mark",
-        "ALTER TABLE crushpy.maintenance RENAME TO chore",
-        "ALTER TABLE crushpy.boundary RENAME COLUMN truncated_chars TO cut_chars",
-        "ALTER TABLE crushpy.boundary RENAME COLUMN template TO template_name",
-        "ALTER TABLE crushpy.boundary RENAME COLUMN facts TO coverage",
-        "DROP TABLE crushpy.schema_version",
-        "CREATE TABLE crushpy.migration AS SELECT 18 AS version",
-    ):
-        server.execute(statement, remote.url.rpartition("/")[2])
-    old, new = remote.store(), Store(tmp_path / "new" / "crushpy.db")
-    with pytest.raises(StorageError, match="has version 18"):
-        await old.sessions.list_tips()
-    report = await copy_storage(old, new, tmp_path / "outputs", quiet)
-    assert report.rows["timeline_note"] == 1
-    assert await new.messages.load(tip) == messages
-    await old.close()
-    await new.close()

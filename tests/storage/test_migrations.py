@@ -9,15 +9,12 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.places import Place
 from support.postgres_server import Server
 from support.stored import a_session, said
 
-from crushpy.core.messages import MessageOverride
-from crushpy.storage.copying import copy_storage
 from crushpy.storage.generated import ddl
 from crushpy.storage.records import AuditEntry, StorageError
 from crushpy.storage.sqlite_file import APPLICATION_ID
@@ -25,7 +22,6 @@ from crushpy.storage.store import Store
 
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = ROOT / "crushpy" / "storage" / "migrations"
-OLD = Path(__file__).with_name("version_18.sql")
 VERSION = ddl.VERSION
 REVISION = f'''
 import os
@@ -354,10 +350,11 @@ async def test_a_newer_database_is_refused_and_left_as_it_is(file: Path) -> None
     assert "update this one" in error.hint
 
 
-async def test_a_database_older_than_18_is_named_and_left_as_it_is(file: Path) -> None:
+async def test_a_database_older_than_19_is_named_and_left_as_it_is(file: Path) -> None:
     await made(file)
-    change(file, "PRAGMA user_version = 17")
-    assert f"{file} has version 17" in (await refused(file)).message
+    change(file, "PRAGMA user_version = 18")
+    error = await refused(file)
+    assert f"{file} has version 18" in error.message and "version 19 and later" in error.hint
 
 
 @pytest.mark.parametrize("version", [0, 1, 99])
@@ -365,49 +362,3 @@ async def test_foreign_database_is_refused_and_unchanged(file: Path, version: in
     file.parent.mkdir()
     change(file, "CREATE TABLE recipes (name)", f"PRAGMA user_version = {version}")
     assert "belongs to another program" in (await refused(file)).message
-
-
-# --- version 18
-
-
-@pytest.fixture
-def old(file: Path) -> Path:
-    file.parent.mkdir()
-    with closing(sqlite3.connect(file)) as connection:
-        connection.executescript(OLD.read_text())
-    return file
-
-
-async def test_opening_version_18_names_the_command_that_converts_it(old: Path) -> None:
-    error = await refused(old)
-    assert "has version 18" in error.message and f"crushpy storage copy {old} NEW" in error.hint
-
-
-async def test_version_18_is_copied_whole_and_left_as_it_is(old: Path, tmp_path: Path) -> None:
-    before = old.read_bytes()
-    source, target = Store(old), Store(tmp_path / "new" / "crushpy.db")
-    reports: list[Any] = []
-    report = await copy_storage(source, target, tmp_path, lambda *told: reports.append(told))
-    await source.close()
-    assert (
-        report.rows["message"] == 6 and report.rows["message_override"] == report.rows["timeline_note"] == 1
-    )
-    assert old.read_bytes() == before
-
-    root = "01session00000000000000root"
-    tip = await target.sessions.find_tip(root)
-    assert tip.title == "fix the parser" and tip.system == "You are crushpy."
-    texts = [message.text for message in await target.messages.load_lineage(tip.id)]
-    assert texts[0] == "repair the zebra parser" and texts[-1] == "Done."
-    carried = await target.boundaries.load_carried(tip.id)
-    assert (
-        carried.overrides == (MessageOverride("01msg0000000000000000000t1", 10, 10, "shorten"),)
-        and len(carried.tail) == 2
-    )
-    assert [note.text for note in await target.notes.load(root)] == ["interrupted"]
-    assert [pin.text for pin in await target.pins.load(root)] == ["never touch the API"]
-    assert len(await target.audit.load(root)) == 1
-    assert [hit.session_id for hit in await target.search.find("repair zebra")] == [root]
-    await target.messages.add(tip.id, said("and on"))
-    assert await target.check() == []
-    await target.close()
