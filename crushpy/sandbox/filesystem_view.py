@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from crushpy.core.access import Privileges
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
@@ -89,44 +91,8 @@ class _Cache(Data, frozen=True):
     """What precedes the place in the variable."""
 
 
-_CACHES = (
-    _Cache("pip", ".cache/pip", "PIP_CACHE_DIR"),
-    _Cache("uv", ".cache/uv", "UV_CACHE_DIR", private=True),
-    _Cache("poetry", ".cache/pypoetry", "POETRY_CACHE_DIR"),
-    _Cache("poetry", ".cache/pypoetry/virtualenvs", private=True),
-    _Cache("pre-commit", ".cache/pre-commit", "PRE_COMMIT_HOME", private=True),
-    _Cache("npm", ".npm", "npm_config_cache"),
-    _Cache("npm", ".npm/_npx", private=True),
-    _Cache("corepack", ".cache/node", "COREPACK_HOME", private=True),
-    _Cache("node-gyp", ".cache/node-gyp"),
-    _Cache("yarn", ".cache/yarn", "YARN_CACHE_FOLDER"),
-    _Cache("yarn", ".yarn/berry/cache"),
-    _Cache("pnpm", ".local/share/pnpm/store", "npm_config_store_dir", private=True),
-    _Cache("pnpm", ".cache/pnpm"),
-    _Cache("bun", ".bun/install/cache", "BUN_INSTALL_CACHE_DIR", private=True),
-    _Cache("deno", ".cache/deno", "DENO_DIR"),
-    _Cache("cargo", ".cargo/registry", "CARGO_HOME"),
-    _Cache("cargo", ".cargo/git"),
-    _Cache("go", "go/pkg/mod", "GOMODCACHE"),
-    _Cache("go", "go/pkg/sumdb"),
-    _Cache("go", ".cache/go-build", "GOCACHE"),
-    _Cache("golangci-lint", ".cache/golangci-lint", "GOLANGCI_LINT_CACHE"),
-    _Cache("gradle", ".gradle/caches", "GRADLE_USER_HOME"),
-    _Cache("gradle", ".gradle/daemon", private=True),
-    _Cache("gradle", ".gradle/native", private=True),
-    _Cache("mvn", ".m2/repository", "MAVEN_OPTS", option="-Dmaven.repo.local="),
-    _Cache("ccache", ".cache/ccache", "CCACHE_DIR"),
-    _Cache("ccache", ".ccache"),
-    _Cache("bazel", ".cache/bazel"),
-    _Cache("gem", ".cache/gem", "GEM_SPEC_CACHE"),
-    _Cache("composer", ".cache/composer", "COMPOSER_CACHE_DIR"),
-    _Cache("dotnet", ".nuget/packages", "NUGET_PACKAGES"),
-    _Cache("zig", ".cache/zig", "ZIG_GLOBAL_CACHE_DIR"),
-    _Cache("mypy", ".cache/mypy", "MYPY_CACHE_DIR"),
-    _Cache("ruff", ".cache/ruff", "RUFF_CACHE_DIR"),
-    _Cache("pylint", ".cache/pylint", "PYLINTHOME"),
-    _Cache("black", ".cache/black", "BLACK_CACHE_DIR"),
-)
+_TABLE = Path(__file__).with_name("caches.toml").read_bytes()
+_CACHES = msgspec.toml.decode(_TABLE, type=dict[str, tuple[_Cache, ...]])["caches"]
 
 
 def _has_or_makes(home: Path, cache: _Cache) -> bool:

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
 from crushpy.security.safe_git import git_output, parse_settings
@@ -192,39 +194,8 @@ _MAX_HOOK_FOLDERS = 50
 _COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _NOTABLE = re.compile(r"(?is)remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|user\..*")
-_HARMLESS_KEYS = {
-    "advice": "*",
-    "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
-    "color": "*",
-    "column": "*",
-    "commit": "cleanup gpgsign status template verbose",
-    "core": "abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase"
-    " logallrefupdates longpaths precomposeunicode preloadindex quotepath repositoryformatversion safecrlf"
-    " sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
-    "diff": "algorithm colormoved context indentheuristic ignoresubmodules mnemonicprefix noprefix renames"
-    " renamelimit submodule wordregex",
-    "extensions": "*",
-    "fetch": "all output parallel prune prunetags recursesubmodules showforcedupdates writecommitgraph",
-    "gc": "auto autodetach autopacklimit packrefs pruneexpire reflogexpire reflogexpireunreachable",
-    "http": "lowspeedlimit lowspeedtime maxrequests postbuffer version",
-    "index": "*",
-    "init": "defaultbranch",
-    "lfs": "repositoryformatversion access locksverify",
-    "log": "*",
-    "maintenance": "*",
-    "merge": "autostash conflictstyle ff log renames stat verbosity",
-    "pack": "*",
-    "pull": "ff rebase",
-    "push": "autosetupremote default followtags gpgsign recursesubmodules",
-    "rebase": "abbreviatecommands autosquash autostash backend forkpoint stat updaterefs",
-    "remote": "url pushurl fetch push mirror tagopt prune prunetags promisor partialclonefilter"
-    " followremotehead skipdefaultupdate skipfetchall",
-    "rerere": "*",
-    "status": "*",
-    "submodule": "active branch fetchrecursesubmodules ignore path recurse url",
-    "tag": "sort forcesignannotated gpgsign",
-    "user": "*",
-}
+_TABLE = Path(__file__).with_name("harmless_git_keys.toml").read_bytes()
+_HARMLESS_KEYS = msgspec.toml.decode(_TABLE, type=dict[str, str])
 """Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
 _DRIVER = re.compile(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
 _MACRO = re.compile(rb"^\[attr\](\S+)(.*)", re.MULTILINE)
