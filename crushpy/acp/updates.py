@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from crushpy.context.coverage import carried_words
 from crushpy.core import messages
 from crushpy.core.boundary import Boundary, carried_share, of_this_boundary
+from crushpy.core.call_words import call_title
 from crushpy.core.events import ApprovalNeeded
-from crushpy.core.messages import BranchReport, Image, Json, Message, headline
+from crushpy.core.messages import BranchReport, Image, Json, Message
+from crushpy.util.shown_paths import path_shortener
 
 if TYPE_CHECKING:
     from crushpy.engine.session.session import OpenBranch
@@ -37,12 +39,11 @@ def chunk(kind: str, text: str) -> Json:
 
 
 def call_started(call_id: str, name: str, args: Json, cwd: str) -> Json:
-    line = headline(name, args)
     named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": call_id,
-        "title": f"{name} {line}".strip(),
+        "title": path_shortener((cwd,))(call_title(name, args)),
         "name": name,
         "kind": next((kind for kind, tools in KINDS.items() if name in tools), "other"),
         "status": "pending",

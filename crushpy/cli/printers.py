@@ -6,13 +6,16 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 from crushpy.core import events
+from crushpy.core.call_words import call_title
 from crushpy.core.events import ListedTaskChanged
-from crushpy.core.messages import Diff, counted, headline
+from crushpy.core.messages import Diff, counted
 from crushpy.engine.agents.task_reports import MARKS, money, table_lines, unchanged
 from crushpy.security.sanitize import clean, one_line, safe_json, to_json
+from crushpy.util.shown_paths import path_shortener
 
 STREAMED = (
     events.SessionOpened,
@@ -98,6 +101,7 @@ class TextPrinter:
         self._live = streams and sys.stdout.isatty()
         self._quiet = quiet
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._shorten = path_shortener((str(Path.cwd()),))
         self._open_line = False
         self._tasks: set[str] = set()
         self._printed_denials: set[str] = set()
@@ -116,7 +120,7 @@ class TextPrinter:
             case events.MessageCommitted():
                 self._end_line()
             case events.ToolCalled():
-                self._print_progress(f"· {event.name} {headline(event.name, event.args)}")
+                self._print_progress(f"· {self._shorten(call_title(event.name, event.args))}")
                 if event.name == "task":
                     self._tasks.add(event.id)
             case events.ToolOutput() if event.id in self._tasks:

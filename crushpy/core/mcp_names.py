@@ -24,6 +24,10 @@ def mcp_tool_name(server: str, tool: str) -> str:
     return f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
 
 
+def is_server_tool(name: str) -> bool:
+    return name == BRIDGE or name.startswith(MCP_PREFIX)
+
+
 def called_tool(name: str, args: dict[str, Any]) -> str:
     """The tool that a call runs: for the bridge the one that it names, as far as the arguments tell."""
     if name != BRIDGE or args.get("action") != "call":

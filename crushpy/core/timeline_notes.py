@@ -3,15 +3,15 @@
 import time
 from typing import Literal
 
-from crushpy.core.messages import CallDecision, Data
+from crushpy.core.messages import CallDecision, Data, counted, short_count
 
 CUT_REPLY = "The reply was interrupted."
 INTERRUPTED = "Interrupted."
 
 
 class TimelineNote(Data, frozen=True):
-    kind: Literal["info", "warning", "error", "aside"]
-    """aside: the answer to a side question."""
+    kind: Literal["info", "warning", "error", "aside", "turn"]
+    """aside: the answer to a side question; turn: the figures at the end of one."""
     text: str
     hint: str = ""
     """Of an error: what to do about it. Of an aside: the question and its cost."""
@@ -21,6 +21,16 @@ class TimelineNote(Data, frozen=True):
     """It came before the calls of that message were emitted."""
     at: float = 0.0
     """Seconds since the epoch."""
+
+
+def turn_words(seconds: float, steps: int, tokens: int, cost: float) -> str:
+    """The figures of a turn: 12 s · 3 steps · 4.1k tokens · $0.02."""
+    minutes, rest = divmod(int(seconds), 60)
+    took = f"{minutes} min {rest} s" if minutes else f"{rest} s" if rest else "<1 s"
+    words = [took, counted(steps, "step"), f"{short_count(tokens)} tokens"]
+    if cost:
+        words.append(f"${cost:.2f}" if cost >= 0.01 else "<$0.01")
+    return " · ".join(words)
 
 
 def answer_words(answer: str, covers: str, words: str) -> str:

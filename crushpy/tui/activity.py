@@ -6,7 +6,8 @@ from math import ceil
 import msgspec
 
 from crushpy.core import events
-from crushpy.core.messages import Data, headline, short_count
+from crushpy.core.call_words import call_title
+from crushpy.core.messages import Data, short_count
 from crushpy.security.sanitize import one_line
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
@@ -59,9 +60,6 @@ class Activity:
         self._tools: dict[str, RunningTool] = {}
         self._progress: dict[str, tuple[events.Progress, float]] = {}
         self._in_turn = False
-        self._began = 0.0
-        self.took = 0.0
-        """Seconds of the last turn; 0 while one runs."""
         self._phase = ""
         self._since = 0.0
         self._retry: events.Retry | None = None
@@ -85,7 +83,6 @@ class Activity:
         self._in_turn = False
         self._phase = ""
         self._asked = 0
-        self.took = 0.0
 
     def own_command(self, command_id: str, command: str, output: str | None) -> None:
         """Updates a command of the user: its output so far, or None if it has ended."""
@@ -107,8 +104,7 @@ class Activity:
                 self._streamed += len(event.text)
                 self._enter(THINKING)
             case events.PromptCommitted():
-                self._began = self._began if self._in_turn else self._clock()
-                self._received, self._in_turn, self.took = 0, True, 0.0
+                self._received, self._in_turn = 0, True
                 self._wait()
             case events.MessageCommitted():
                 self._enter(WORKING if self._in_turn else "")
@@ -139,9 +135,7 @@ class Activity:
                 since = self._progress[event.what][1] if event.what in self._progress else self._clock()
                 self._progress[event.what] = (event, since)
             case events.TurnEnded():
-                took = self._clock() - self._began if self._in_turn else 0.0
                 self.clear()
-                self.took = took
             case _:
                 self._hear_of_calls(event)
 
@@ -152,9 +146,8 @@ class Activity:
                 line = _last_line(event.text) or tool.last_line
                 self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
             case events.ToolCalled():
-                about = headline(event.name, event.args, more=" …")
-                verb = "Running" if event.name == "bash" else event.name
-                self._calls[event.id] = f"{verb} {about}".strip()
+                about = call_title(event.name, event.args, more=" …")
+                self._calls[event.id] = f"Running {about[4:]}" if event.name == "bash" else about
             case events.ToolStarted():
                 self._tools[event.id] = RunningTool(self._calls.get(event.id, WORKING), self._clock())
             case events.TaskProgress() if event.id in self._tools:

@@ -8,6 +8,7 @@ from typing import Literal
 from crushpy.context.overrides import SentState
 from crushpy.core import messages
 from crushpy.core.boundary import Boundary
+from crushpy.core.call_words import verb
 from crushpy.security.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
@@ -88,7 +89,7 @@ class ToolItem(messages.Data, frozen=True):
     id: str
     name: str
     headline: str
-    """Its subject, without the tool's name: the command, the path, the pattern."""
+    """The object of its verb: the command, the path, the pattern."""
     state: ToolState = "done"
     display: messages.Display | None = None
     output: str = ""
@@ -103,6 +104,14 @@ class ToolItem(messages.Data, frozen=True):
     """Of its result."""
     session_id: str = ""
     """Of the sub-agent that works for it."""
+    server: str = ""
+    """Of the tool, if it is one of an MCP server."""
+
+    @property
+    def verb(self) -> str:
+        """The first word of its line: Read, Ran, Edit; the server's name; `!` for a command of the user."""
+        ran = self.state == "done" or (self.state == "failed" and isinstance(self.display, messages.Terminal))
+        return self.server or verb(self.name, done=ran)
 
 
 class ReadingItem(messages.Data, frozen=True):
@@ -129,7 +138,8 @@ class ReadingItem(messages.Data, frozen=True):
 
 class NoticeItem(messages.Data, frozen=True):
     text: str
-    level: Literal["info", "warning"] = "info"
+    level: Literal["info", "warning", "turn"] = "info"
+    """turn: the figures at the end of one."""
 
 
 class ErrorItem(messages.Data, frozen=True):
@@ -242,7 +252,7 @@ def source_text(item: TranscriptItem) -> str:
             return item.text
         case ToolItem():
             shown = item.output if item.display is None else display_text(item.display)
-            return f"{item.name} {item.headline}\n{shown}"
+            return f"{item.verb} {item.headline}".rstrip() + f"\n{shown}"
         case ReadingItem():
             return item.words
         case ErrorItem():

@@ -13,12 +13,14 @@ import msgspec
 from crushpy.context.forecast import turns_left_hint
 from crushpy.core import events
 from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Diff
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.context_strip import ContextStrip
 from crushpy.tui.widgets.status_bar import ModeChip, Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.tui.widgets.side_panel import SidePanel
 
 COMMAND_TIMEOUT_S = 0.3
 MAX_LINE_BYTES = 2_000
@@ -36,11 +38,16 @@ class StatusPresenter:
         self._bar, self._strip, self._chip = bar, strip, chip
         self._conversation: Conversation | None = None
         self._reading_due = False
+        self.side: SidePanel | None = None
+        """Beside the transcript of a wide terminal."""
+        self._changed_files: tuple[tuple[str, int, int], ...] = ()
         self._told = b""
         """What the user's command was told last: it runs again once something else is to be told."""
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
+        self._changed_files = ()
+        self.count_changes()
         self._chip.yolo = yolo
         self._locate(conversation)
         self.refresh()
@@ -57,6 +64,33 @@ class StatusPresenter:
 
         if self._bar.is_running:
             self._bar.run_worker(count, group="rules", exclusive=True)
+
+    def count_changes(self) -> None:
+        """Reads what the conversation changed, if that is shown."""
+        conversation = self._conversation
+
+        async def count() -> None:
+            if conversation is None or not conversation.history:
+                return
+            with suppress(CrushpyError):
+                _, found = await conversation.files.rewinder.changes(conversation.info.id)
+                self._changed_files = tuple((view.path, view.added, view.removed) for _, view in found)
+                self._show_side()
+
+        if self.side is not None and self._bar.is_running:
+            self._bar.run_worker(count, group="changes", exclusive=True)
+
+    def _show_side(self) -> None:
+        if self.side is None or self._conversation is None:
+            return
+        from crushpy.tui.widgets.side_panel import SideState
+
+        state = self._bar.state
+        jobs = [one_line(job.command) for job in self._conversation.workspace.jobs.running()]
+        todos, budget = self._conversation.info.todos, f"{state.budget} left" if state.budget else ""
+        self.side.state = SideState(
+            todos, self._changed_files, tuple(jobs), state.reading, state.rules, budget
+        )
 
     def refresh(self) -> None:
         """Reads model, method, context and cost from the conversation."""
@@ -78,6 +112,7 @@ class StatusPresenter:
             reading=_reading(conversation),
             forecast=turns_left_hint(conversation.context.forecast(costs=False)),
         )
+        self._show_side()
         if conversation.settings.status_line.command:
             self._run_command(conversation)
 
@@ -136,9 +171,12 @@ class StatusPresenter:
                 self.set(asks=False)
             case events.RuleChanged():
                 self._count_rules()
+            case events.ToolFinished(display=Diff()):
+                self.count_changes()
             case events.TurnEnded():
                 self.set(asks=False)
                 self._count_rules()
+                self.count_changes()
                 # A command may have changed the branch; a turn may end after the app.
                 if self._conversation is not None and self._bar.is_running:
                     self._locate(self._conversation)

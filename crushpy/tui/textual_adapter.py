@@ -117,6 +117,15 @@ def write_to_terminal(app: App[object], sequence: str) -> None:
         driver.flush()
 
 
+def has_unwritten_output(app: App[object]) -> bool:
+    """Whether the terminal has not taken yet what was drawn before: a slow connection.
+
+    `_driver`, `_writer_thread` and `_queue`: Textual does not tell how much is waiting.
+    """
+    writer = app._driver._writer_thread if isinstance(app._driver, LinuxDriver) else None
+    return writer is not None and writer._queue.qsize() > 0
+
+
 def list_notifications(app: App[object]) -> list[Notification]:
     """The notifications on display. Textual can only clear all of them, which is why these are needed."""
     return list(app._notifications)

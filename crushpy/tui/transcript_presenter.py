@@ -10,7 +10,9 @@ import msgspec
 from crushpy.context.overrides import SentState
 from crushpy.core import events
 from crushpy.core.boundary import Boundary
+from crushpy.core.call_words import call_words
 from crushpy.core.errors import CrushpyError
+from crushpy.core.mcp_names import is_server_tool
 from crushpy.core.messages import (
     Data,
     Message,
@@ -21,7 +23,6 @@ from crushpy.core.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    headline,
 )
 from crushpy.core.timeline_notes import CUT_REPLY, TimelineNote, answer_words
 from crushpy.tui.items import (
@@ -39,6 +40,7 @@ from crushpy.tui.items import (
     UserItem,
     source_text,
 )
+from crushpy.util.shown_paths import path_shortener
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
@@ -82,15 +84,31 @@ class TranscriptPresenter:
         """The last answer to a side question, which Esc folds."""
         self._card: int | None = None
         """The card whose tokens the next reply reports."""
+        self._shorten = path_shortener(())
 
     @property
     def talking(self) -> bool:
         """Whether a reply is coming of which something was said."""
         return self._reply is not None or self._thinking is not None
 
-    def show(self, item: TranscriptItem) -> None:
-        """Adds an item that does not come from an event."""
-        self._view.add(item)
+    def show_paths_from(self, *folders: str) -> None:
+        """Shows paths relative to these folders."""
+        self._shorten = path_shortener(folders)
+
+    def show(self, item: TranscriptItem) -> int:
+        return self._view.add(self._with_short_paths(item))
+
+    def _with_short_paths(self, item: TranscriptItem) -> TranscriptItem:
+        match item:
+            case ToolItem():
+                changes = {"headline": self._shorten(item.headline), "answer": self._shorten(item.answer)}
+            case NoticeItem():
+                changes = {"text": self._shorten(item.text)}
+            case ErrorItem():
+                changes = {"message": self._shorten(item.message), "hint": self._shorten(item.hint)}
+            case _:
+                return item
+        return msgspec.structs.replace(item, **changes)
 
     def fail(self, error: Exception) -> None:
         """Shows an error of the app itself."""
@@ -148,7 +166,7 @@ class TranscriptPresenter:
         shown = history[: starts[0]] if starts else history
         self._view.set_items(
             [
-                self._placed(item) if isinstance(item, BoundaryItem) else item
+                self._placed(item) if isinstance(item, BoundaryItem) else self._with_short_paths(item)
                 for item in stored_items(shown, opening, states, marks)
             ]
         )
@@ -219,7 +237,7 @@ class TranscriptPresenter:
             self.show(item)
             return
         item = msgspec.structs.replace(item, answer="Esc folds · Tab, then c copies")
-        self._aside = self._view.add(item)
+        self._aside = self.show(item)
         self._view.interaction.open_new(self._aside)
 
     def fold_aside(self) -> bool:
@@ -230,16 +248,14 @@ class TranscriptPresenter:
     def _hear_of_calls(self, event: events.Event) -> None:
         match event:
             case events.ToolCalled():
-                item = ToolItem(
-                    event.id, event.name, _headline(event), "waiting", message_id=self._last_message
-                )
-                self._tools[event.id] = self._view.add(item)
+                self._tools[event.id] = self.show(_called(event, "waiting", self._last_message))
             case events.ToolStarted():
                 self._change(self._tools.get(event.id), state="running")
             case events.TaskProgress():
                 self._change(self._tools.get(event.id), session_id=event.session_id)
             case events.ApprovalNeeded():  # perhaps about a command that the user has changed
-                self._change(self._tools.get(event.id), headline=_headline(event), answer="")
+                asked = _called(event, "waiting").headline
+                self._change(self._tools.get(event.id), headline=asked, answer="")
             case events.ApprovalDone():
                 said = answer_words(event.answer, event.covers, event.words)
                 self._change(self._tools.get(event.id), answer=said)
@@ -261,9 +277,9 @@ class TranscriptPresenter:
         call = None if key is None else self._view.item(key)
         item = ToolItem(call.id if isinstance(call, ToolItem) else "", "branch", goal, "running")
         if key is None:
-            key = self._view.add(item)
+            key = self.show(item)
         else:
-            self._view.replace(key, item)
+            self._view.replace(key, self._with_short_paths(item))
         self._branches.append(key)
         self._view.open_branch()
 
@@ -291,12 +307,12 @@ class TranscriptPresenter:
         if key is not None and item is not None:
             changed = msgspec.structs.replace(item, **changes)
             if changed != item:
-                self._view.replace(key, changed)
+                self._view.replace(key, self._with_short_paths(changed))
 
     def _finish_call(self, key: int | None, result: ToolResult | events.ToolFinished) -> None:
         item = None if key is None else self._view.item(key)
         if key is not None and isinstance(item, ToolItem):
-            self._view.replace(key, _finished(item, result))
+            self._view.replace(key, self._with_short_paths(_finished(item, result)))
 
 
 def stored_items(
@@ -325,7 +341,7 @@ def stored_items(
         notes = behind.get(message.id, ())
         yield from (_mark_item(mark) for mark in notes if mark.early)
         for call in message.calls:
-            item = ToolItem(call.id, call.name, _headline(call), "interrupted", message_id=message.id)
+            item = _called(call, "interrupted", message.id)
             if call.id in results:
                 answer, result = results[call.id]
                 item = msgspec.structs.replace(_finished(item, result), sent=states.get(answer, ""))
@@ -360,8 +376,12 @@ def _text_items(message: Message, sent: SentState) -> Iterable[TranscriptItem]:
         yield UserItem(message.text, images, message.id, sent, message.pasted)
 
 
-def _headline(call: ToolCall | events.ToolCalled | events.ApprovalNeeded) -> str:
-    return headline(call.name, call.args, more=" …")
+def _called(
+    call: ToolCall | events.ToolCalled | events.ApprovalNeeded, state: ToolState, message_id: str = ""
+) -> ToolItem:
+    verb, about = call_words(call.name, call.args, more=" …")
+    server = verb if is_server_tool(call.name) else ""
+    return ToolItem(call.id, call.name, about, state, message_id=message_id, server=server)
 
 
 def _mark_item(mark: TimelineNote) -> TranscriptItem:
@@ -382,7 +402,7 @@ def _finished(item: ToolItem, result: ToolResult | events.ToolFinished) -> ToolI
     ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
     about = item.headline
     if result.name == "bash" and isinstance(result.display, Terminal):  # the user may have changed it
-        about = headline(result.name, {"command": result.display.command}, more=" …")
+        _, about = call_words(result.name, {"command": result.display.command}, more=" …")
     return msgspec.structs.replace(
         item,
         headline=about,

@@ -10,7 +10,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.core.events import READING_PROMPT, Progress, PromptCommitted, TurnEnded
+from crushpy.core.events import READING_PROMPT, Progress, PromptCommitted
 from crushpy.core.messages import Usage
 from crushpy.tui.activity import Activity, brief_duration
 from crushpy.tui.screens.session_reader import SessionReaderScreen
@@ -122,7 +122,7 @@ async def test_calls_side_by_side_are_counted_and_told_one_by_one(start: Start, 
     llm.script(Reply(calls=tasks), looked, looked, "Both looked at.")
     async with start() as app:
         await app.say("look")
-        await app.sees("task look at a", "task look at b", "step 1")
+        await app.sees("Task look at a", "Task look at b", "step 1")
         llm.release()
         llm.release()
         await app.sees("Both looked at.")
@@ -138,10 +138,10 @@ async def test_a_sub_agent_has_a_live_line_that_opens_its_own_transcript(
     llm.script(errand, look, Stall(Reply("It is in a.txt."), after=0), "Found.")
     async with start() as app:
         await app.say("find it")
-        await app.sees("task find the needle", "step 2 · 1.2k tokens", "thinking", "click opens")
+        await app.sees("Task find the needle", "step 2 · 1.2k tokens", "thinking", "click opens")
         await app.pilot.click(app.chat.activity, offset=(5, 0))
         await app.shows(SessionReaderScreen)
-        await app.sees("find the needle", "I look.", "grep needle")
+        await app.sees("find the needle", "I look.", "needle")
         llm.release()
         await app.sees("It is in a.txt.")
         await app.press("escape")
@@ -157,7 +157,7 @@ async def test_a_key_on_the_call_opens_the_sub_agents_transcript_then_and_later(
     llm.script(errand, Stall(Reply("It is well."), after=0), "Done so.")
     async with start() as app:
         await app.say("ask somebody")
-        await app.sees("task think it over", "step 1")
+        await app.sees("Task think it over", "step 1")
         for words in ("think it over", "It is well."):
             await app.press("tab", "up", "up", "up", "down", "down", "s")
             await app.shows(SessionReaderScreen)
@@ -209,7 +209,7 @@ async def test_a_call_of_a_sub_agent_counts_to_the_step_that_asked_for_it(
     llm.script(errand, bash("cat gate"), "It is built.", "Done so.")
     async with start(yolo=True) as app:
         await app.say("ask somebody")
-        await app.sees("task build it", "step 1 ·", "bash cat gate")
+        await app.sees("Task build it", "step 1 ·", "Run cat gate")
         await asyncio.to_thread((workspace / "gate").write_text, "")
         await app.sees("Done so.")
         await rests(app)
@@ -288,23 +288,19 @@ async def test_running_call_is_shown_once(start: Start, llm: ScriptedLLM) -> Non
         assert "asks you" not in app.text
 
 
-def test_the_end_of_a_turn_tells_how_long_it_took() -> None:
-    now = 5.0
-    activity = Activity(lambda: now, lambda: 0)
-    activity.hear(PromptCommitted("m", "go"))
-    now = 20.0
-    activity.hear(PromptCommitted("n", "sent with a step of the same turn"))
-    now = 46.0
-    activity.hear(TurnEnded("done"))
-    assert (activity.took, brief_duration(activity.took)) == (41.0, "41s")
-    activity.clear()
-    assert activity.took == 0, "another conversation is shown"
-    activity.hear(PromptCommitted("o", "again"))
-    assert activity.took == 0
+def test_durations_are_brief() -> None:
+    assert [brief_duration(seconds) for seconds in (41.2, 125, 3_720)] == ["41s", "2m05s", "1h02m"]
 
 
-async def test_the_end_of_a_quick_turn_shows_its_time(start: Start, llm: ScriptedLLM) -> None:
-    llm.script("Hello.")
+async def test_the_end_of_a_turn_is_one_line_which_goes_with_the_turn(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("true"), "Hello.", "Again.")
     async with start(size=(80, 24)) as app:
         await app.say("hi")
-        await app.sees("Hello.", "Turn took")
+        await app.sees("Hello.", "s · 2 steps · ", " tokens")
+        await app.say("and now")
+        await app.sees("Again.", "s · 1 step · ")
+        await app.say("/rewind")
+        await app.press("enter", "enter")
+        await app.sees_no("1 step")
+    async with start(size=(80, 24), resume_latest=True) as app:
+        await app.sees("Hello.", "s · 2 steps · ")

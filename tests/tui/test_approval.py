@@ -249,12 +249,12 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [
-        ("y", "bash touch made  allowed once"),
+        ("y", "Ran touch made"),
         ("mc", "bash touch made  allowed: `touch made`"),
-        ("a", "bash touch made  always: `touch made` in this project"),
-        ("mg", "bash touch made  always: `touch made` in all projects"),
-        ("n", "bash touch made  denied"),
-        ("nuse mkdir", "bash touch made  denied: use mkdir"),
+        ("a", "Ran touch made · always: `touch made` in this project"),
+        ("mg", "Ran touch made · always: `touch made` in all projects"),
+        ("n", "Run touch made · denied"),
+        ("nuse mkdir", "Run touch made · denied: use mkdir"),
     ],
 )
 async def test_the_flow_tells_what_was_granted_or_denied(
@@ -271,7 +271,7 @@ async def test_the_flow_tells_what_was_granted_or_denied(
             await app.press("enter")
         await app.sees("I see.")
         await app.rests()
-        (line,) = [line for line in app.text.split("\n") if "bash touch made" in line]
+        (line,) = [line for line in app.text.split("\n") if "n touch made" in line]
         assert re.sub(r" · [0-9.]+ s$", "", line.strip(" ▸✓⊘")) == trace
 
 
@@ -283,7 +283,7 @@ async def test_the_flow_tells_what_was_granted_to_a_task(start: Start, llm: Scri
         await armed(app)
         await app.press("y")
         await app.sees("The task is done.")
-        assert "For a task, allowed once: bash touch made" in app.text
+        assert "For a task, allowed once: Run touch made" in app.text
 
 
 async def test_the_words_of_a_denial_are_taken_back_with_escape(start: Start, llm: ScriptedLLM) -> None:

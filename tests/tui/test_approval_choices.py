@@ -118,7 +118,10 @@ async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: l
         await app.say("do it")
         await armed(app)
         await app.press(*keys)
-        await app.sees("Written.", trace)
+        await app.sees("Written.", " tokens")
+        assert trace not in app.text, "only on focus"
+        await app.press("tab", "up", "up")
+        await app.sees(trace)
 
 
 async def test_enter_sends_the_draft_if_there_is_one(
@@ -219,11 +222,11 @@ async def test_tab_changes_the_command_which_is_judged_again(
         await app.sees("Enter checks the changed command again")
         await app.type("-too")
         await app.press("enter")
-        await app.sees("Run `touch made-too`?", "○ bash touch made-too")
+        await app.sees("Run `touch made-too`?", "○ Run touch made-too")
         assert "allowed once" not in app.text
         await armed(app)
         await app.press("y")
-        await app.sees("Made.", "✓ bash touch made-too  allowed once")
+        await app.sees("Made.", "✓ Ran touch made-too")
     assert (workspace / "made-too").exists() and not (workspace / "made").exists()
     assert "The user changed the command before it ran: touch made-too" in str(llm.requests[-1].body)
     assert "A hook changed" not in str(llm.requests[-1].body)

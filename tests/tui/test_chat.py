@@ -290,7 +290,7 @@ async def test_the_question_of_a_sub_agent_says_so(start: Start, llm: ScriptedLL
         await app.say("have it made")
         await app.asked()
         await app.sees("Run `touch made`?  for a task")
-        await app.sees("bash touch made")  # what the sub-agent does is seen while it works
+        await app.sees("Run touch made")  # what the sub-agent does is seen while it works
         await app.press("y")
         await app.sees("The task is done.", "2 steps")
     assert (workspace / "made").exists()

@@ -45,7 +45,7 @@ async def test_typing_reaches_the_prompt_after_a_click_on_a_block(
     llm.script(LOOK, "I have looked.", "I can.")
     async with start() as app:
         await a_call(app, workspace)
-        await app.pilot.click(offset=place(app, "view notes.txt"))
+        await app.pilot.click(offset=place(app, "Read notes.txt"))
         await app.sees("the second line")
         assert app.chat.prompt.has_focus
         await app.say("can you do it")
@@ -76,7 +76,7 @@ async def test_a_click_brings_the_focus_back_from_the_transcript(
         await a_call(app, workspace)
         await app.press("tab")
         await app.until(lambda: app.chat.transcript.has_focus, "the transcript to have the focus")
-        await app.pilot.click(offset=place(app, "view notes.txt"))
+        await app.pilot.click(offset=place(app, "Read notes.txt"))
         await app.until(lambda: app.chat.prompt.has_focus, "the prompt to have the focus")
         await app.type("c")
         await app.until(lambda: app.chat.prompt.draft == "c", "the letter in the prompt")

@@ -24,7 +24,7 @@ async def test_a_command_that_went_well_shows_its_last_lines(start: Start, llm: 
     llm.script(bash("seq 1 40"), "Well.")
     async with start(yolo=True) as app:
         lines = await ended(app, "⋯ 37 more lines")
-        at = next(number for number, line in enumerate(lines) if "bash seq 1 40" in line)
+        at = next(number for number, line in enumerate(lines) if "Ran seq 1 40" in line)
         assert lines[at + 1 : at + 5] == ["⋯ 37 more lines", "38", "39", "40"]
 
 
@@ -91,13 +91,13 @@ async def test_calls_that_read_are_one_line_that_opens_with_one_key(
     llm.script(reads(workspace), Reply(calls=[Call("ls", {})]), "Well.")
     async with start() as app:
         lines = await ended(app, "Read 3 files, listed 1 folder, searched once")
-        assert not [line for line in lines if "view a" in line]
+        assert not [line for line in lines if "Read a" in line]
         await app.press("tab", "up", "enter")
-        await app.sees("▾ ✓ Read 3 files", "view a", "view b", "view c", "grep text", "✓ ls")
+        await app.sees("▾ ✓ Read 3 files", "Read a", "Read b", "Read c", 'Searched "text"', "✓ Listed")
         await app.press("down", "enter")
         await app.sees("text of a")
         await app.press("enter", "up", "enter")
-        await app.sees_no("view a")
+        await app.sees_no("Read a")
         await app.sees("▸ ✓ Read 3 files")
 
 
@@ -107,7 +107,7 @@ async def test_a_resumed_conversation_folds_them_too(start: Start, llm: Scripted
         await ended(app, "Read 3 files, searched once")
     async with start(resume_latest=True) as app:
         await app.sees("Read 3 files, searched once", "Well.")
-        assert "view a" not in app.text
+        assert "Read a" not in app.text
 
 
 async def test_failed_and_requested_calls_are_not_folded(
@@ -116,7 +116,7 @@ async def test_failed_and_requested_calls_are_not_folded(
     calls = reads(workspace).calls
     llm.script(Reply(calls=[*calls, Call("view", {"file_path": "missing"}, "call_missing")]), "Well.")
     async with start() as app:
-        await ended(app, "Read 3 files, searched once", "✗ view missing")
+        await ended(app, "Read 3 files, searched once", "✗ Read missing")
 
 
 async def test_words_between_them_make_two_lines(start: Start, llm: ScriptedLLM, workspace: Path) -> None:

@@ -19,9 +19,9 @@ async def test_shift_tab_goes_round_the_modes_and_the_chip_at_the_prompt_says_wh
         for word in ("edits", "plan", "ask", "edits"):
             await app.press("shift+tab")
             await app.until(lambda word=word: app.mode_shown == word, word)
-            lines = app.text.splitlines()
-            (row,) = [at for at, line in enumerate(lines) if line.startswith(f"  {word} ")]
-            assert lines[row + 1].startswith(" Shift+Tab")
+            *_, prompt, status = app.text.splitlines()
+            assert prompt.startswith(f"  {word} "), "on the row of the input"
+            assert "compaction" in status, "with nothing between it and the status line"
 
 
 async def test_a_plan_is_accepted_with_edits_allowed(start: Start, llm: ScriptedLLM, workspace: Path) -> None:

@@ -46,7 +46,6 @@ from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.widgets import activity_line
 from crushpy.tui.widgets.prompt import PromptInput
 
 USUAL = (80, 24)
@@ -120,7 +119,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "time", clock.time)
-    monkeypatch.setattr(activity_line, "MIN_TURN_S", 1e9)  # the time of a turn differs
     return clock
 
 

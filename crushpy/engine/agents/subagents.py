@@ -11,9 +11,10 @@ from crushpy.context import facts
 from crushpy.core import events
 from crushpy.core.access import Privileges
 from crushpy.core.boundary import TurnStatus
+from crushpy.core.call_words import call_title
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, TaskReport, ToolCall, headline
+from crushpy.core.messages import Data, Message, Note, TaskReport, ToolCall
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.task_spec import AgentDefinition
@@ -333,7 +334,7 @@ class TaskOutputPrinter:
             case events.SessionOpened():
                 self._report(session_id=event.id)
             case events.ToolCalled():
-                doing = f"{event.name} {headline(event.name, event.args, more=' …')}".rstrip()
+                doing = call_title(event.name, event.args, more=" …")
                 self._show(f"{doing}\n")
                 self._report(doing=doing)
             case events.ToolFinished():

@@ -8,7 +8,8 @@ import msgspec
 from crushpy.context.tags import element
 from crushpy.core import events
 from crushpy.core.boundary import TurnStatus
-from crushpy.core.messages import Data, counted, headline
+from crushpy.core.call_words import call_title
+from crushpy.core.messages import Data, counted
 from crushpy.engine.agents.subagents import ENDS, FinishedTask
 from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
@@ -158,7 +159,7 @@ class TaskMonitor:
             case events.SessionOpened():
                 self.update(session_id=event.id)
             case events.ToolCalled():
-                self.emit_state(f"{event.name} {headline(event.name, event.args, more=' …')}")
+                self.emit_state(call_title(event.name, event.args, more=" …"))
             case events.MessageCommitted():
                 self.update(steps=self.task.steps + 1)
                 lines = event.text.strip().splitlines()

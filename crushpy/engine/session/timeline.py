@@ -5,8 +5,9 @@ import time
 import msgspec
 
 from crushpy.core import events
-from crushpy.core.messages import counted, headline
-from crushpy.core.timeline_notes import INTERRUPTED, TimelineNote, answer_words
+from crushpy.core.call_words import call_title
+from crushpy.core.messages import Usage, counted
+from crushpy.core.timeline_notes import INTERRUPTED, TimelineNote, answer_words, turn_words
 from crushpy.engine.session.session import LiveSession
 from crushpy.storage.store import Store
 
@@ -20,6 +21,10 @@ class Timeline:
         self._in_turn = False
         """Notes are stored now: an event is part of a turn, not the reply to a command."""
         self._calls_announced = False
+        self._began = 0.0
+        self._steps = 0
+        self._used = Usage()
+        """By the steps of this turn."""
 
     def note(self, event: events.Event) -> TimelineNote | None:
         """The note of an event, if it has one. It is stored in the background, if it is to last."""
@@ -58,8 +63,18 @@ class Timeline:
                 return TimelineNote("aside", event.text, f"{event.question} ({cost})")
             case events.JobEnded():
                 return TimelineNote("info", event.text)
-            case events.TurnEnded(status="interrupted"):
-                return TimelineNote("info", INTERRUPTED)
+            case events.PromptCommitted() if not self._in_turn:
+                self._began, self._steps, self._used = time.monotonic(), 0, Usage()
+            case events.MessageCommitted():
+                self._steps += 1
+            case events.UsageReported():
+                self._used += event.call
+            case events.TurnEnded() if self._steps or event.status == "interrupted":
+                used, seconds = self._used, time.monotonic() - self._began
+                tokens = used.total - used.cache_read_tokens
+                words = turn_words(seconds, self._steps, tokens, used.cost) if self._steps else ""
+                said = INTERRUPTED if event.status == "interrupted" else ""
+                return TimelineNote("turn", " ".join(filter(None, (said, words))))
             case _:
                 pass
         return None
@@ -70,5 +85,5 @@ class Timeline:
         said = answer_words(event.answer, event.covers, event.words)
         if question is None or not question.task or not said:
             return None
-        what = f"{question.name} {headline(question.name, question.args, more=' …')}"
+        what = call_title(question.name, question.args, more=" …")
         return TimelineNote("info", f"For a task, {said}: {what}")

@@ -17,6 +17,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.tools.errors import ToolError
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
+from crushpy.tui.screens.chat_host import MIN_COLUMNS_FOR_SIDE
 from crushpy.tui.screens.choose import Choice
 from crushpy.tui.screens.overlay import PanelScreen, in_worker
 from crushpy.tui.textual_adapter import app_of, write_to_terminal
@@ -123,6 +124,11 @@ class OverviewCommands(CommandGroup):
     async def todos(self, argument: str) -> None:
         if not self.chat.todos.toggle():
             self.say("There are no open todos.")
+
+    async def side(self, argument: str) -> None:
+        self.chat.shows_side = not self.chat.shows_side
+        if not self.chat.fit_side() and self.chat.shows_side:
+            self.say(f"The side panel is shown from {MIN_COLUMNS_FOR_SIDE} columns on.")
 
     async def status(self, argument: str) -> None:
         from crushpy import __version__

@@ -12,7 +12,9 @@ from crushpy.tools.errors import ConsentNeeded
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.screens.choose import Choice
+from crushpy.tui.terminal.terminal_features import count_colours
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.themes import fitting_theme
 
 if TYPE_CHECKING:
     from crushpy.core.extension_file import FileKind
@@ -77,11 +79,19 @@ class SettingsCommands(CommandGroup):
             name = await self.choose("Theme", choices)
         if not name:
             return
+        if name in ("light", "dark"):
+            name = fitting_theme(light=name == "light", colours=count_colours())
         if name not in app.available_themes:
             raise RefusedCommand(f"There is no theme {name!r}. /theme lists all themes.")
         app.theme = name
         if self.chat.conversation is not None:
             self.chat.conversation.user_settings.save_choice("theme", name)
+
+    async def vim(self, argument: str) -> None:
+        editing = "plain" if self.chat.prompt.has_vim_keys else "vim"
+        self.chat.prompt.edit_like(editing)
+        self.conversation.user_settings.save_choice("editing", editing)
+        self.say("The prompt is edited " + ("with the keys of vim." if editing == "vim" else "as usual."))
 
     async def connect(self, argument: str) -> None:
         from crushpy.tui.screens.connect import ConnectScreen

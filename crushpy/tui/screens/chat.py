@@ -27,7 +27,7 @@ from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.first_frame import FirstFrame
 from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
-from crushpy.tui.screens.chat_host import ChatHost
+from crushpy.tui.screens.chat_host import MIN_COLUMNS_FOR_SIDE, ChatHost
 from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.textual_adapter import BackgroundReported, app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -194,6 +194,7 @@ class ChatScreen(ChatHost):
             self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(recall))
         self.todos.show(conversation.info.todos)
         self.status.follow(conversation, yolo=options.yolo)
+        self.on_resize()
         for text, images, pasted in self._early:
             conversation.submit(text, images, pasted=pasted)
         self._early.clear()
@@ -207,6 +208,8 @@ class ChatScreen(ChatHost):
 
     def on_resize(self) -> None:
         self.greeter.fit_card()
+        if app_of(self).size.width >= MIN_COLUMNS_FOR_SIDE or self.status.side is not None:
+            self.fit_side()
 
     async def _recall(self, conversation: "Conversation") -> None:
         self.prompt.prompts.load(await conversation.prompts.earlier())
@@ -445,6 +448,7 @@ class ChatScreen(ChatHost):
         dismiss_toasts(self)
         self._undo_asked = ""
         self.recent_actions = [action, *(earlier for earlier in self.recent_actions if earlier != action)]
+        self.prompt.rank_commands(self.recent_actions)
         greeted, shown = self.greeter.card_key, self.transcript.keys()
         command = BY_ACTION.get(action)
         if command is not None and command.needs_argument and not argument.strip():

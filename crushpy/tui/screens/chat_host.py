@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from crushpy.tui.widgets.key_sheet import KeySheet
 
 CLOSE_TIMEOUT_S = 10
+MIN_COLUMNS_FOR_SIDE = 140
+"""Columns of the terminal from which on there is a panel beside the transcript."""
 QUIT_WINDOW_S = 2.0
 """Time within which a second Ctrl+C quits."""
 REWIND_WINDOW_S = 0.6
@@ -72,6 +74,8 @@ class ChatHost(TranscriptScreen):
         self.status = StatusPresenter(self.bar, self.strip, self.chip)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.bar.state.reading.used)
         self.greeter = Greeter(self.transcript)
+        self.shows_side = True
+        """Beside the transcript, if the terminal is wide enough."""
         self.tried = asyncio.Event()
         """Set once the engine is loaded or has failed to load."""
         self.own: OwnCommands | None = None
@@ -114,6 +118,7 @@ class ChatHost(TranscriptScreen):
                 opening = await conversation.sessions.opening_boundary(conversation.info.id)
         notes = conversation.session.notes
         states = conversation.session.sent_states
+        self.feed.show_paths_from(conversation.info.cwd)
         self.feed.load(conversation.history, opening, states, notes, conversation.session.branches)
         if opening is not None and opening.boundary.reported_after is None:
             await conversation.context.count_exactly()  # the gauge shows the figure of the card
@@ -141,6 +146,24 @@ class ChatHost(TranscriptScreen):
         if sheet is not None:
             sheet.remove()
         return sheet is not None
+
+    def fit_side(self) -> bool:
+        """Shows or hides what is beside the transcript; whether it is shown."""
+        from crushpy.tui.widgets.side_panel import SidePanel
+
+        columns = app_of(self).size.width
+        shown = self.shows_side and columns >= MIN_COLUMNS_FOR_SIDE and self.conversation is not None
+        if shown and self.status.side is None:
+            self.status.side = SidePanel()
+            self.mount(self.status.side)
+            self.status.refresh()
+            self.status.count_changes()
+        elif not shown and self.status.side is not None:
+            self.status.side.remove()
+            self.status.side = None
+        if self.status.side is not None:
+            self.status.side.fit_to(columns)
+        return shown
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""

@@ -12,7 +12,7 @@ from textual.fuzzy import Matcher
 from textual.style import Style
 from textual.widgets import Static
 
-from crushpy.core.app_commands import APP_COMMANDS, AppCommand
+from crushpy.core.app_commands import APP_COMMANDS, COMMAND_GROUPS, AppCommand
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import clean, one_line
@@ -132,6 +132,9 @@ class LineScreen(DialogScreen[str | None]):
             self.query_one(".problem", Static).update(Content(clean(str(error))))
 
 
+MAX_RECENT = 5
+"""Commands at the top that were used last."""
+GROUP_COLUMNS = 11
 MIN_COLUMNS_FOR_HELP = 100
 """In narrower rows the help is shown below them."""
 
@@ -153,9 +156,15 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         super().__init__()
         self._title_columns = max(len(command.title) for command in commands) + 2
         place = {action: at for at, action in enumerate(recent)}
-        own = sorted(commands, key=lambda command: place.get(command.action, len(place)))
+        groups = [(name, action) for name, group in COMMAND_GROUPS.items() for action in group]
+        self._group_of = {command.action: name for name, command in groups}
+        used = sorted(
+            (command for command in commands if command.action in place), key=lambda it: place[it.action]
+        )[:MAX_RECENT]
+        self._group_of |= {command.action: "Last used" for command in used}
         self.all_rows = [
-            *own,
+            *used,
+            *(command for command in commands if command not in used),
             *(msgspec.structs.replace(command, action=f"/{command.slash}") for command in further),
         ]
         self._keys = keys
@@ -178,9 +187,20 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         key = self._keys.get(row.action) or row.key
         slash = f"/{row.slash}" if row.slash else ""
         names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
+        if not self.filter_text:
+            title = Content.styled(f"{self._heading_of(row):<{GROUP_COLUMNS}}", "$text-muted") + title
         if width >= MIN_COLUMNS_FOR_HELP:
-            title = Content.assemble(title, " " * (self._title_columns - title.cell_length), row.help)
+            title = Content.assemble(
+                title, " " * (self._title_columns + GROUP_COLUMNS - title.cell_length), row.help
+            )
         return spread(title, Content.styled(names, "$text-accent"), width)
+
+    def _heading_of(self, row: AppCommand) -> str:
+        """The group, beside its first row."""
+        at = self.all_rows.index(row)
+        group = self._group_of.get(row.action, "Yours")
+        before = self._group_of.get(self.all_rows[at - 1].action, "Yours") if at else ""
+        return group if group != before else ""
 
     def describe_row(self, row: AppCommand) -> Content:
         """What it does, if the rows have no room for it."""

@@ -84,6 +84,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
             return
         self.set_heading(f"Session {info.id}", one_line(info.title))
         self._feed = TranscriptPresenter(transcript, offers=("open_parent",))
+        self._feed.show_paths_from(info.cwd)
         self._feed.load(messages, opening, states, marks)
         self._is_task = info.kind == "task"
         self.refresh_bindings()

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
-from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, TranscriptItem
+from crushpy.tui.items import BoundaryItem, ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, TextRow
 from crushpy.tui.transcript.render.draw_item import draw_item, is_foldable, open_stream
@@ -35,7 +35,7 @@ class Drawing:
     """The rows of an item. Large ones are drawn over several calls of `advance`; a text may grow."""
 
     def __init__(self, entry: ItemState, palette: Palette, width: int, *, opened: bool) -> None:
-        self.canvas = Canvas(palette, width, entry.depth)
+        self.canvas = Canvas(palette, width, entry.depth, focused=entry.focused)
         self.complete = False
         self.dropped = False
         """No longer needed: its colours need not be computed."""
@@ -90,6 +90,7 @@ class RenderCache:
         """Keys of entries that have grown since the last `flush`."""
         self._replaced: set[int] = set()
         """Keys of entries whose items have changed since the last `flush`."""
+        self._focused: int | None = None
 
     @property
     def busy(self) -> bool:
@@ -135,6 +136,17 @@ class RenderCache:
         self._redraw(index)
         if isinstance(entry.item, ReadingItem):
             self._update_run(index)
+
+    def focus(self, key: int | None) -> None:
+        """Shows the details of this item only."""
+        if key == self._focused:
+            return
+        for changed, focused in ((self._focused, False), (key, True)):
+            index = None if changed is None else self.model.index_of(changed)
+            if index is not None and isinstance(self.model[index].item, ToolItem | BoundaryItem):
+                self.model[index].focused = focused
+                self._redraw(index)
+        self._focused = key
 
     def stream(self, index: int, text: str) -> None:
         """Appends to an item. Nothing is drawn before `flush`."""

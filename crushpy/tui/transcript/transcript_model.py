@@ -65,13 +65,15 @@ class Heights:
 class ItemState:
     """One item in its place."""
 
-    __slots__ = ("depth", "hidden", "item", "key", "run", "streamed", "unfolded")
+    __slots__ = ("depth", "focused", "hidden", "item", "key", "run", "streamed", "unfolded")
 
     def __init__(self, key: int, item: TranscriptItem, depth: int = 0) -> None:
         self.key = key
         self.item = item
         self.depth = depth
         """How many branches deep it is."""
+        self.focused = False
+        """Keys act on it."""
         self.hidden = False
         """Not shown: removed, part of a collapsed run, or the header of a run too short to need one."""
         self.run: int | None = None

@@ -20,6 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
+from crushpy.tui.textual_adapter import app_of, has_unwritten_output
 from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
@@ -31,6 +32,8 @@ from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
 FRAME_S = 0.05
 """Time between two frames while something is streamed."""
+MAX_FRAME_S = 1.0
+"""The same, if the terminal does not keep up."""
 WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
@@ -234,8 +237,13 @@ class Transcript(InteractionHost):
         self.cache.flush()
         self.show_changes()
         self._last_frame = time.monotonic()
-        # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
-        self._frame_pause = max(FRAME_S, 4 * (self._last_frame - began))
+        # A frame that takes long comes less often, so that keys are never kept waiting by the next one; so
+        # do all while the terminal has not taken what was drawn before.
+        calm = max(FRAME_S, 4 * (self._last_frame - began))
+        late = has_unwritten_output(app_of(self))
+        self._frame_pause = (
+            min(MAX_FRAME_S, 2 * self._frame_pause) if late else max(calm, self._frame_pause / 2)
+        )
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
@@ -304,6 +312,7 @@ class Transcript(InteractionHost):
             if not size or not self.is_attached:
                 return []
             palette = self.current_palette()
+            self.cache.focus(self.interaction.cursor if self.has_focus else None)
             top, following = view.lay_out(size, palette, following=self.following)
             self.set_following(following)
             self._set_position(top)

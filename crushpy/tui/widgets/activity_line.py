@@ -12,12 +12,13 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
-from crushpy.tui.activity import Activity, ActivityRow, brief_duration
-from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.activity import Activity, ActivityRow
+from crushpy.tui.textual_adapter import app_of, has_unwritten_output
 from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, fit
 from crushpy.tui.transcript.render.styles import Palette
 
 TICK_S = 0.15
+TICKS_PER_S = 7
 """Time between two frames of the spinner."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MAX_ROWS = 5
@@ -27,8 +28,6 @@ MOVING_COLUMNS = 4
 MIN_LABEL_COLUMNS = 16
 """Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
-MIN_TURN_S = 0.0
-"""A turn that took no longer shows no time; 0 until the first turn has ended."""
 
 
 class ActivityLine(Widget):
@@ -78,7 +77,8 @@ class ActivityLine(Widget):
 
     def _tick(self) -> None:
         self._frame += 1
-        self._show()
+        if self._frame % TICKS_PER_S == 0 or not has_unwritten_output(app_of(self)):
+            self._show()
 
     # --- drawing -----------------------------------------------------------------------------------------
 
@@ -99,10 +99,6 @@ class ActivityLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        took = self._activity.took
-        if y == 0 and not self._rows and took > MIN_TURN_S:
-            text = f"  Turn took {brief_duration(took) if took >= 1 else 'less than 1s'}"
-            return TextRow([Segment(text, self._palette().muted)], self._palette().text).strip(width)
         if y >= len(self._rows):
             return Strip.blank(width, self._palette().text)
         return self._drawn(self._rows[y], width, first=y == 0)

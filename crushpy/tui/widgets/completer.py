@@ -69,12 +69,15 @@ def token_at(line: str, row: int, column: int) -> Token | None:
     return Token("file", row, found.start(), found[1]) if found else None
 
 
-def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Completion]:
-    """The matching commands: first by prefix of a name, then by part of the name or a word of the title."""
+def command_completions(
+    commands: Sequence[AppCommand], typed: str, recent: Sequence[str] = ()
+) -> list[Completion]:
+    """The matching commands: first by prefix of a name, then by part of the name or a word of the title.
+    Those used last (`recent`: their actions) come first."""
     typed = typed.lower()
-    by_name = [hint for hint in commands if hint.slash.startswith(typed)]
-    by_name += [hint for hint in commands if any(aliase.startswith(typed) for aliase in hint.aliases)]
-    by_name.sort(key=lambda hint: typed not in (hint.slash, *hint.aliases))
+    place = {action: at for at, action in enumerate(recent)}
+    by_name = [hint for hint in commands if any(name.startswith(typed) for name in hint.slashes)]
+    by_name.sort(key=lambda hint: (typed not in hint.slashes, place.get(hint.action, len(place))))
     held = [hint for hint in commands if typed in hint.slash or f" {typed}" in f" {hint.title.lower()}"]
     return [
         Completion(
@@ -218,6 +221,8 @@ class Completer:
 
     def __init__(self, prompt: TextArea, commands: Sequence[AppCommand], files: FileFinder) -> None:
         self.commands = commands
+        self.recent: Sequence[str] = ()
+        """Commands by their actions, the one used last first."""
         self.files = files
         self.resources: Sequence[tuple[str, str]] = ()
         """Of MCP servers: `server:uri`, and a name."""
@@ -259,7 +264,7 @@ class Completer:
         if token is None or token.place == self._dismissed:
             self._offer([])
         elif token.kind == "command":
-            self._offer(command_completions(self.commands, token.typed))
+            self._offer(command_completions(self.commands, token.typed, self.recent))
         else:
             self._find(token)
 

@@ -17,7 +17,7 @@ from crushpy.tui.widgets.status_bar import Reading
 THRESHOLD, PREPARED = "threshold", "prepared"
 SHRINK_S = 0.6
 """How long it takes to shrink after a compaction."""
-COLOURED = dict.fromkeys((*WINDOW_PARTS, FREE), "▀") | {THRESHOLD: "╵", PREPARED: "▘"}
+COLOURED = dict.fromkeys(WINDOW_PARTS, "▀") | {FREE: "▔", THRESHOLD: "╵", PREPARED: "▘"}
 SHADED = dict(zip(COLOURED, "█▒▓░█▒·│╌", strict=True))
 """Without colours. Neighbours differ."""
 ASCII = dict(zip(COLOURED, "strec#.|-", strict=True))

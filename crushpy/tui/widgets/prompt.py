@@ -200,8 +200,16 @@ class PromptInput(FoldingTextArea):
         """Larger files are listed as "path only"."""
         self._completer.attach = max_lines, max_tokens
 
+    def rank_commands(self, recent: Sequence[str]) -> None:
+        """Those used last come first in the menu."""
+        self._completer.recent = recent
+
+    @property
+    def has_vim_keys(self) -> bool:
+        return self._vim is not None
+
     def edit_like(self, editing: Literal["plain", "vim"]) -> None:
-        if (self._vim is not None) == (editing == "vim"):
+        if self.has_vim_keys == (editing == "vim"):
             return
         self.remove_class("-normal")
         if editing == "plain":

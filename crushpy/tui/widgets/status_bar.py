@@ -12,7 +12,6 @@ from crushpy.core.messages import Data, counted, short_count
 from crushpy.security.sanitize import clean
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import fit
-from crushpy.tui.widgets.key_bar import key_name
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
@@ -182,8 +181,6 @@ COLOURS: dict[str, str] = {
     "plan": "$secondary",
     "yolo": "$error",
 }
-KEY_COLUMNS, KEY_ROWS = 60, 20
-"""In a smaller terminal the key is not shown."""
 
 
 class ModeChip(Widget):
@@ -198,11 +195,7 @@ class ModeChip(Widget):
 
     def render(self) -> Content:
         word = "yolo" if self.yolo and self.mode != "plan" else self.mode
-        chip = Content.styled(f" {word} ", f"bold $background on {COLOURS[word]}")
-        size = app_of(self).size
-        if size.width < KEY_COLUMNS or size.height < KEY_ROWS:
-            return chip
-        return Content("\n").join([chip, Content(key_name(self.key))])
+        return Content.styled(f" {word} ", f"bold $background on {COLOURS[word]}")
 
     def on_click(self) -> None:
         app_of(self).simulate_key(self.key)

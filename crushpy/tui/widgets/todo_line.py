@@ -9,7 +9,7 @@ from crushpy.core.messages import Todo
 from crushpy.security.sanitize import one_line
 
 MOST_ROWS = 10
-_MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
+MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
 
 
 class TodoLine(Static):
@@ -60,4 +60,4 @@ class TodoLine(Static):
         todos = list(self._todos)
         while len(todos) > MOST_ROWS and todos[0].status == "completed":
             todos.pop(0)
-        return [Content(f"  {_MARKS[todo.status]} {one_line(todo.text)}") for todo in todos[:MOST_ROWS]]
+        return [Content(f"  {MARKS[todo.status]} {one_line(todo.text)}") for todo in todos[:MOST_ROWS]]

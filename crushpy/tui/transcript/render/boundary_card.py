@@ -14,7 +14,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, lines_of
-from crushpy.tui.transcript.render.styles import BOLD, Palette
+from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
 
 _TITLES = {
@@ -46,43 +46,34 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
-    carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
-    if carried:
-        headline = palette.over(palette.text, BOLD)
-        canvas.line(carried, headline, inside)
     after = boundary.tokens_after if item.reported is None else item.reported
-    _strips(boundary.tokens_before, after, canvas, inside)
-    since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
-    for words in (item.hindsight, why, since, _figures(boundary, item.reported), _origin(boundary)):
-        if words:
+    _strip(boundary.tokens_before, after, canvas, inside)
+    carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
+    fold = ("▾ " if opened else "▸ ") if item.summary or item.evidence else ""
+    figures = " · ".join(filter(None, (_figures(boundary, item.reported), carried)))
+    canvas.headline([(f"{fold}{figures or 'Summary and evidence'}", palette.muted)], inside)
+    if opened or canvas.focused:
+        since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
+        before = f"before this: {counted(item.messages_before, 'message')}" if item.messages_before else ""
+        before += f" in {item.sessions_before} sessions" if before and item.sessions_before > 1 else ""
+        details = (item.hindsight, why, since, _details(boundary), _origin(boundary), before)
+        for words in filter(None, details):
             canvas.line(words, palette.muted, inside)
-    if item.messages_before:
-        before = f"before this: {counted(item.messages_before, 'message')}"
-        before += f" in {item.sessions_before} sessions" if item.sessions_before > 1 else ""
-        canvas.line(before, palette.muted, inside)
-    if item.summary or item.evidence:
-        fold = "▾" if opened else "▸"
-        carried = {"summary": item.summary, "evidence": item.evidence}
-        what = " and ".join([name for name, text in carried.items() if text]).capitalize()
-        canvas.headline([(f"{fold} {what}", palette.text)], inside)
+        if hints := _hints(item, palette):
+            canvas.prose([hints], inside, palette.text)
     if opened:
         yield from _carried(item, canvas, inside)
-    hints = _hints(item, palette)
-    if hints:
-        canvas.prose([hints], inside, palette.text)
-    _rule("", canvas, margin)
+        _rule("", canvas, margin)
 
 
-def _strips(before: int, after: int, canvas: Canvas, margin: Margin) -> None:
-    """The context before and after it, to scale."""
-    sizes = {"conversation": before, "summary": after}
-    if not all(sizes.values()):
+def _strip(before: int, after: int, canvas: Canvas, margin: Margin) -> None:
+    """What is left of the context, to scale."""
+    if not (before and after):
         return
     columns = min(canvas.room(margin), MAX_STRIP_COLUMNS)
-    for part, tokens in sizes.items():
-        cells = strip_cells({part: tokens, FREE: max(sizes.values()) - tokens}, columns)
-        drawn = strip_spans(cells, coloured=canvas.palette.has_colours)
-        canvas.headline([(text, canvas.palette[style]) for text, style in drawn], margin)
+    cells = strip_cells({"summary": after, FREE: max(0, before - after)}, columns)
+    drawn = strip_spans(cells, coloured=canvas.palette.has_colours)
+    canvas.headline([(text, canvas.palette[style]) for text, style in drawn], margin)
 
 
 def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
@@ -97,9 +88,11 @@ def _figures(boundary: Boundary, reported: int | None) -> str:
     tokens = tokens_words(boundary, reported)
     after = boundary.tokens_after if reported is None else reported
     more = ", more than before" if after > boundary.tokens_before > 0 else ""
-    parts = [f"{tokens} tokens{' (estimated)' if reported is None else ''}{more}"] if tokens else []
-    if boundary.cost:
-        parts.append(f"${boundary.cost:.4f}")
+    return f"{tokens} tokens{' (estimated)' if reported is None else ''}{more}" if tokens else ""
+
+
+def _details(boundary: Boundary) -> str:
+    parts = [f"${boundary.cost:.4f}"] if boundary.cost else []
     if boundary.prepared:
         parts.append(f"prepared in {boundary.seconds:.1f}s, waited {boundary.waited_ms} ms")
     elif boundary.seconds >= 0.05:

@@ -162,7 +162,7 @@ def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segm
 
 MIN_TEXT_CELLS = 8
 """Cells for text, however deep it is nested."""
-MAX_PROSE_COLUMNS = 100
+MAX_PROSE_COLUMNS = 110
 """Longer lines of prose are hard to read, however wide the terminal is."""
 
 
@@ -204,11 +204,13 @@ class Margin(NamedTuple):
 class Canvas:
     """Collects rows for one width and one palette."""
 
-    def __init__(self, palette: Palette, width: int, depth: int = 0) -> None:
+    def __init__(self, palette: Palette, width: int, depth: int = 0, *, focused: bool = False) -> None:
         self.palette = palette
         self.width = width
         self.depth = depth
         """How many branches deep it is drawn: indented."""
+        self.focused = focused
+        """Whether keys act on what is drawn: details are shown."""
         self.rows: list[TextRow] = []
         self.pending: list[Pending] = []
 
@@ -265,8 +267,7 @@ class Canvas:
         beside = sum([cells(text) for text, _ in right])
         left = sum([cells(text) for text, _ in spans])
         if beside and min(left, 12) + beside + 2 <= room:
-            room -= beside + 2
-            right = (("  ", self.palette.text), *right)
+            room -= beside
         else:
             right = ()
         gutter = margin.first_length + sum([len(text) for text, _ in spans[:copied_from]])
@@ -280,6 +281,13 @@ class Canvas:
                 break
         segments.extend([Segment(text, style) for text, style in right])
         self.rows.append(TextRow(segments, self.palette.text, gutter))
+
+    def padded(self, text: str, style: Style, margin: Margin) -> None:
+        """One row of printed text on the background of code; never wrapped."""
+        fill = self.palette.code
+        inside = margin.add(Segment(" ", fill))
+        shown = Segment(fit(text, self.room(inside)), fill + Style(color=style.color))
+        self.rows.append(TextRow([*inside.first, shown], fill, inside.first_length))
 
     def listed(self, marker: str, text: str, margin: Margin, mark_style: Style, style: Style) -> None:
         """A marker with untrusted text at its right, line by line; long lines are wrapped."""

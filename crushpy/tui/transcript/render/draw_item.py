@@ -5,7 +5,7 @@ from itertools import islice
 
 from rich.segment import Segment
 
-from crushpy.core.messages import counted
+from crushpy.core.messages import Diff, counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui import items
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
@@ -48,7 +48,13 @@ def is_open_at_first(item: items.TranscriptItem) -> bool:
 def stands_close(item: items.TranscriptItem, before: items.TranscriptItem | None) -> bool:
     """Whether no empty row separates two items: calls and notices in a row belong together."""
     close = (items.ToolItem, items.ReadingItem, items.ThinkingItem, items.NoticeItem)
-    return before is None or (isinstance(item, close) and isinstance(before, close))
+    if before is None or _has_diff(item) or _has_diff(before):
+        return before is None
+    return isinstance(item, close) and isinstance(before, close)
+
+
+def _has_diff(item: items.TranscriptItem) -> bool:
+    return isinstance(item, items.ToolItem) and isinstance(item.display, Diff)
 
 
 def estimate(item: items.TranscriptItem, width: int, *, opened: bool) -> int:
@@ -81,6 +87,8 @@ def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> It
             yield from draw_tool(item, canvas, margin, opened=opened)
         case items.ReadingItem():
             draw_reading(item, canvas, margin, opened=opened)
+        case items.NoticeItem(level="turn"):
+            canvas.headline([(item.text, canvas.palette.muted)], margin)
         case items.NoticeItem():
             warns = item.level == "warning"
             style = canvas.palette["warning"] if warns else canvas.palette.muted

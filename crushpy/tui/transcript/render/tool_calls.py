@@ -65,10 +65,10 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     head = [
         (fold, palette.muted),
         (f"{icon} ", palette[role]),
-        (f"{one_line(item.name)} ", palette.over(words, BOLD)),
-        (one_line(item.headline[:2_000]), words),
+        (one_line(item.verb), palette.over(words, BOLD)),
+        (f" {one_line(item.headline[:2_000])}".rstrip(), words),
     ]
-    right = _beside(item, palette, canvas.room(margin), opened=opened)
+    right = _beside(item, palette, canvas.room(margin))
     canvas.headline(head, margin, right, copied_from=2)
     yield
     inside = margin.add(Segment("    ", palette.text))
@@ -76,17 +76,19 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         yield from _body(item, canvas, inside)
     elif item.state == "running":
         for line in tail_of(item.output, PREVIEW_LINES)[1]:
-            canvas.headline([(line, palette.muted)], inside)
+            canvas.padded(line, palette.muted, inside)
     elif isinstance(item.display, Terminal):
         lines, left_out = last_lines(item)
         style = palette["error"] if item.state == "failed" else palette.muted
         shown = [(f"⋯ {counted(left_out, 'more line')}", palette.muted)] if left_out else []
-        for span in (*shown, *((line, style) for line in lines)):
-            canvas.headline([span], inside)
+        for text, style in (*shown, *((line, style) for line in lines)):
+            canvas.padded(text, style, inside)
     elif item.state == "failed":
         first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
         if first:
             canvas.headline([(first, palette["error"])], inside)
+    if canvas.focused and item.decision is not None:
+        canvas.line(one_line(decision_words(item.decision)[:1_000]), palette.muted, inside)
 
 
 def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
@@ -101,24 +103,24 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
         canvas.headline(head, margin, copied_from=2)
 
 
-def _beside(item: ToolItem, palette: Palette, room: int, *, opened: bool) -> list[tuple[str, Style]]:
-    """The right end of the line: the user's answer, if there is one, and the result. An opened call says
-    below who allowed it."""
+def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
+    """The right end of the line: the result, and what the user said, unless they just allowed it."""
     result = [span for span in _summary(item, palette) if span[0]]
-    answer = item.answer if opened or item.name != ASIDE else ""
+    dot = (" · ", palette.muted)
+    if result:
+        result.insert(0, (" ", palette.muted) if isinstance(item.display, Diff) else dot)
+    once = item.decision is not None and item.decision.answer == "once"
+    answer = "" if item.state == "done" and once else item.answer
     if not answer and item.state == "denied":
         reason = item.decision.reason if item.decision is not None else ""
         answer = reason if reason.startswith("denied") else f"denied: {reason}" if reason else "denied"
-    if opened and item.decision is not None and item.decision.by == "user" and item.state == "done":
-        answer = ""
     answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
     if not answer:
         return result
     style = palette["warning"] if item.state == "denied" else palette.muted
-    between = [(" · ", palette.muted)] if result else []
-    left = room // 2 - sum([cells(text) for text, _ in (*between, *result)])
+    left = room // 2 - sum([cells(text) for text, _ in (dot, *result)])
     said = fit(one_line(answer[:200]), min(MAX_NOTE_CELLS, left)) if left >= MIN_ANSWER_CELLS else ""
-    return [(said, style), *between, *result] if said else result
+    return [dot, (said, style), *result] if said else result
 
 
 def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
@@ -126,17 +128,21 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
     muted = palette.muted
     match item.display:
         case Diff(created=True, added=added):
-            return [("new ", muted), (f"+{added}", palette["success"])]
+            return [("new", muted), (f" +{added}", palette["success"])]
         case Diff(added=added, removed=removed):
-            return [(f"+{added} ", palette["success"]), (f"−{removed}", palette["error"])]
+            return [(f"+{added}", palette["success"]), (f" −{removed}", palette["error"])]
         case Terminal(exit_code=code, seconds=seconds):
             note = _note(item.display)
             words = [f"exit {code}"] if code and f"exit code {code}" not in note else []
             words += [fit(note, MAX_NOTE_CELLS)] if note else []
             words += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
             return [(" · ".join(words), palette["error"] if code else muted)]
+        case FileList(rows=rows, total=total) if item.name == "grep":
+            files = len({row.split(":", 1)[0] for row in rows})
+            return [(f"{total:,} in {counted(files, 'file')}" if rows else "nothing found", muted)]
         case FileList(rows=rows, total=total):
-            return [(f"{max(total, len(rows)):,} found", muted)]
+            found = max(total, len(rows))
+            return [(counted(found, "file") if item.name == "glob" else f"{found:,} found", muted)]
         case TodoList(todos=todos):
             done = sum([todo.status == "completed" for todo in todos])
             return [(f"{done}/{len(todos)}", muted)]
@@ -163,8 +169,6 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
         canvas.headline([(f"{icon} ", palette[role]), *how], margin)
-    if item.decision is not None and not isinstance(item.display, TodoList):  # todos need no approval
-        canvas.line(one_line(decision_words(item.decision)[:1_000]), palette.muted, margin)
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
