@@ -125,8 +125,13 @@ def _read_situation(request: Request, fullness: float) -> Situation:
 def _continue_work(situation: Situation) -> DemoReply:
     if situation.prompt is None:
         items = tuple(dict.fromkeys(text.strip() for text in summary.OPEN_TODO.findall(situation.carried)))
-        if items or situation.steps:
+        if items or any(step.calls[0].name == "todos" for step in situation.work):
             return _continue_list(situation, items)
+        if situation.steps:  # those of the window that was filled
+            return DemoReply(
+                "The window was compacted, so there is room again. The card above shows what was carried; "
+                "`/undo-compaction` takes it back. I stop here."
+            )
         return DemoReply("This is a new session: the window is nearly empty, and a summary was carried over.")
     words = _POLITE.sub("", situation.prompt.strip())
     if _NEW_SESSION.fullmatch(words):
