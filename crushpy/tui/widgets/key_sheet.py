@@ -6,26 +6,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.tui.screens.help import help_rows
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import flow, key_name
 
-ROWS = (
-    ("@", "name a file"),
-    ("/", "a command"),
-    ("!", "run a shell command"),
-    ("ctrl+j", "a new line"),
-    ("Up", "earlier prompts"),
-    ("Esc", "stop; twice, rewind"),
-    ("Tab", "to the transcript"),
-    ("switch_mode", "the next mode"),
-    ("command_palette", "all commands"),
-    ("inspect", "what fills the context"),
-    ("sessions", "other conversations"),
-    ("resume_last", "resume the last one"),
-    ("select_compaction", "who compacts"),
-    ("quit", "quit"),
-)
-"""A key, or the action of a command, and what it does; the most useful ones first."""
 MAX_LINES = 8
 KEY_COLUMNS, WORD_COLUMNS = 11, 23
 
@@ -41,7 +25,7 @@ class KeySheet(Static):
         known |= keys
         self._labels = [
             Content.assemble((f"{key_name(known.get(key, key)):<{KEY_COLUMNS}}", "bold $text-accent"), words)
-            for key, words in ROWS
+            for key, words in help_rows()["most_used"]
         ]
 
     def on_resize(self) -> None:
