@@ -7,7 +7,10 @@ characters have possessive quantifiers: for groups, Python before 3.11.5 has a b
 import os
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any, cast
+
+import msgspec
 
 from crushpy.util.lazy_pattern import lazy_pattern
 
@@ -26,27 +29,8 @@ _KEY_START = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?----
 _KEY_END = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = lazy_pattern(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
 
-_KEY_FORMS = {
-    # OpenAI, Anthropic, OpenRouter: with a digit, unlike names in CSS.
-    "sk-": r"(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{20,}+",
-    "github_pat_": r"[A-Za-z0-9_]{20,}+",
-    "glpat-": r"[A-Za-z0-9_-]{20,}+",
-    **dict.fromkeys(("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
-    "xox": r"[a-z]-[A-Za-z0-9-]{10,}+",  # Slack
-    "xapp-": r"[A-Za-z0-9-]{20,}+",
-    "AIza": r"[A-Za-z0-9_-]{30,}+",  # Google
-    "ya29.": r"[A-Za-z0-9_-]{20,}+",
-    "GOCSPX-": r"[A-Za-z0-9_-]{20,}+",
-    "hf_": r"[A-Za-z0-9]{30,}+",
-    "gsk_": r"[A-Za-z0-9]{30,}+",
-    "npm_": r"[A-Za-z0-9]{36}",
-    "pypi-": r"[A-Za-z0-9_-]{50,}+",
-    **dict.fromkeys(("xai-", "pplx-", "tvly-"), r"[A-Za-z0-9_-]{20,}+"),
-    "r8_": r"[A-Za-z0-9]{30,}+",
-    "dop_v1_": r"[a-f0-9]{60,}+",
-    "SG.": r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+",  # SendGrid
-    "eyJ": r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+",  # JWT
-}
+_TABLE = Path(__file__).with_name("key_forms.toml").read_bytes()
+_KEY_FORMS = msgspec.toml.decode(_TABLE, type=dict[str, str])
 """Prefixes of keys, and what follows. Searching for each prefix is ten times faster than one pattern."""
 
 
