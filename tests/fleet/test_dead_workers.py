@@ -38,6 +38,7 @@ def test_task_continues_on_another_worker_after_kill_9(
     processes = [*children(first.pid), *task_processes(first.pid)]
     first.kill()
     until(lambda: not any(map(is_alive, processes)), "all its processes have ended")
+    fleet.age_heartbeats()
     fleet.worker()
     done = live.end()
     assert done.code == 0, (done.stderr, fleet.told(1))
@@ -57,7 +58,10 @@ def test_a_call_that_was_cut_off_is_not_run_again(
     first = fleet.worker()
     live = start("--tasks", listed(repository, named("wait")), "--fleet", *ALLOW, env=fleet.env)
     until(lambda: fleet.query("SELECT count(*) FROM tool_run") == [(1,)], "the call has begun")
+    processes = [*children(first.pid), *task_processes(first.pid)]
     first.kill()
+    until(lambda: not any(map(is_alive, processes)), "all its processes have ended")
+    fleet.age_heartbeats()
     fleet.worker()
     done = live.end()
     assert done.code == 0, (done.stderr, fleet.told(1))
@@ -99,6 +103,7 @@ def test_a_worker_that_returns_after_it_was_replaced_changes_nothing(
     stopped = [first.pid, *children(first.pid), *task_processes(first.pid)]
     for process in stopped:
         os.kill(process, signal.SIGSTOP)
+    fleet.age_heartbeats()
     fleet.worker()
     done = live.end()
     assert done.code == 0, (done.stderr, fleet.told(1))

@@ -48,16 +48,25 @@ class Fleet:
     def __init__(self, server: Server, name: str, folder: Path, env: dict[str, str]) -> None:
         self.server, self.name = server, name
         self._folder, self._env = folder, env
-        self.env = {"CRUSHPY_DATABASE_URL": server.url(name), "CRUSHPY_LEASE_SECONDS": "12"}
+        self.env = {"CRUSHPY_DATABASE_URL": server.url(name)}
         self.workers: list[subprocess.Popen[str]] = []
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows that a statement finds or, with RETURNING, has changed."""
         import psycopg
 
         with psycopg.connect(
             self.env["CRUSHPY_DATABASE_URL"], options="-c search_path=crushpy"
         ) as connection:
             return connection.execute(statement.encode()).fetchall()
+
+    def age_heartbeats(self) -> None:
+        """Workers that were killed or stopped, and what they ran, count as dead from now on."""
+        assert self.query("UPDATE fleet_worker SET heartbeat = 0 RETURNING name")
+        self.query(
+            "UPDATE lease SET heartbeat = 0 WHERE session_id IN"
+            " (SELECT id FROM session WHERE kind = 'task') RETURNING session_id"
+        )
 
     def worker(
         self, *args: str, env: dict[str, str] | None = None, launcher: tuple[str, ...] = ()
