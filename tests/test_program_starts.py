@@ -22,7 +22,6 @@ LAUNCHER = {
     "sandbox/supervisor_handle.py": "starts a supervisor: all commands, hooks, language servers and set-ups",
     "sandbox/supervisor/main.py": "runs them, inside the sandbox",
     "sandbox/supervisor/landlock.py": "a process of the supervisor",
-    "sandbox/supervisor/forwarder.py": "a process of the supervisor",
 }
 """Where commands of others are run, with one policy for environment, folder, descriptors and limits."""
 OTHERS = {

@@ -1,6 +1,7 @@
 """The supervisor starts in milliseconds because it imports nothing but Python's own library, and itself."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,3 +22,11 @@ def test_supervisor_imports_no_other_module_of_ours(file: Path) -> None:
             names.append(node.module or "")
         for name in names:
             assert name.startswith(ITSELF) or name.partition(".")[0] in sys.stdlib_module_names, name
+
+
+def test_supervisor_imports_none_of_the_large_modules() -> None:
+    code = "import sys; sys.path.append(sys.argv[1]);\nfrom crushpy.sandbox.supervisor import main; print(*sys.modules)"
+    root = Path(supervisor.__path__[0]).parents[2]
+    loaded = subprocess.check_output([sys.executable, "-I", "-S", "-c", code, str(root)], text=True).split()
+    assert "crushpy.sandbox.supervisor.main" in loaded
+    assert not {"enum", "signal", "socket", "threading", "typing", "re"} & set(loaded)

@@ -42,23 +42,12 @@ def _link_target(path: str) -> str:
         return ""
 
 
-def start_forwarder(port: int, path: str, link: socket.socket) -> int:
-    """Starts a child process that forwards; returns its pid."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen(64)
-    child = os.fork()
-    if child:
-        listener.close()
-        return child
-    link.close()  # crushpy must notice when the supervisor ends
-    try:
-        while True:
-            client, (_, client_port) = listener.accept()
-            Thread(target=_forward, args=(client, client_port, port, path), daemon=True).start()
-    finally:
-        os._exit(1)
+def forward_connections(listening: int, port: int, path: str) -> None:
+    """Forwards the connections to a listening socket, as long as this process lives."""
+    listener = socket.socket(fileno=listening)
+    while True:
+        client, (_, client_port) = listener.accept()
+        Thread(target=_forward, args=(client, client_port, port, path), daemon=True).start()
 
 
 def _forward(client: socket.socket, client_port: int, port: int, path: str) -> None:

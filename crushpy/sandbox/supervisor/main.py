@@ -18,20 +18,19 @@ import gc
 import os
 import resource
 import select
-import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 
 from crushpy.sandbox.supervisor import process_control as control
+from crushpy.sandbox.supervisor.process_control import signal, socket
 from crushpy.sandbox.supervisor.system_calls import restrict_sockets
 
 Report = Callable[..., None]
 PARENT_DIED = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGUSR2
 
 
+_INT_BYTES = 4
 _RESET_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
@@ -72,7 +71,7 @@ def _reap(
 ) -> None:
     supervisor = os.getppid()
 
-    def exit_if_orphaned(_number: int = 0, _frame: FrameType | None = None) -> None:
+    def exit_if_orphaned(_number: int = 0, _frame: object = None) -> None:
         if os.getppid() != supervisor:
             control.kill_descendants()
             os._exit(0)
@@ -248,12 +247,15 @@ class _Supervisor:
 
     def _receive_orders(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._link, 65_536, 64)
+            data, ancillary, *_ = self._link.recvmsg(65_536, socket.CMSG_LEN(64 * _INT_BYTES))
         except OSError:
             return False
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-            self._descriptors.append(descriptor)
+        for *kind, packed in ancillary:
+            if kind == [socket.SOL_SOCKET, socket.SCM_RIGHTS]:
+                for start in range(0, len(packed) - _INT_BYTES + 1, _INT_BYTES):
+                    descriptor = int.from_bytes(packed[start : start + _INT_BYTES], sys.byteorder)
+                    os.set_inheritable(descriptor, False)
+                    self._descriptors.append(descriptor)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._execute_order(*line.decode().split())
@@ -343,11 +345,30 @@ class _Supervisor:
                 command.kill_at = 0
 
 
+def _start_forwarder(port: int, path: str, link: socket.socket) -> int:
+    """Starts a child process that forwards the connections to a port; returns its pid."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(64)
+    child = os.fork()
+    if child:
+        listener.close()
+        return child
+    link.close()  # crushpy must notice when the supervisor ends
+    try:
+        from crushpy.sandbox.supervisor.forwarder import forward_connections
+
+        forward_connections(listener.detach(), port, path)
+    finally:
+        os._exit(1)
+
+
 def main() -> None:
     """Arguments: the socket's descriptor, then NAME=VALUE words."""
     options = dict(word.split("=", 1) for word in sys.argv[2:])
     link = socket.socket(fileno=int(sys.argv[1]))
-    link.set_inheritable(False)
+    os.set_inheritable(link.fileno(), False)
     if "landlock" in options:
         from crushpy.sandbox.supervisor.landlock import enter_landlock
 
@@ -363,9 +384,7 @@ def main() -> None:
     limits = {name: int(options.get(name, "0")) for name in ("processes", "memory", "file_size")}
     supervisor = _Supervisor(link, limits)
     if "proxy" in options:
-        from crushpy.sandbox.supervisor.forwarder import start_forwarder
-
-        supervisor.helpers.add(start_forwarder(int(options["port"]), options["proxy"], link))
+        supervisor.helpers.add(_start_forwarder(int(options["port"]), options["proxy"], link))
     gc.disable()
     gc.freeze()  # pages that are not touched are not copied on fork
     supervisor.report("ready")

@@ -2,9 +2,19 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from signal import SIGKILL, SIGSTOP
+from collections.abc import Iterable, Mapping
+
+TYPE_CHECKING = False  # importing `typing` would take longer than all of this
+if TYPE_CHECKING:
+    import signal
+    import socket
+else:
+    # The first command waits for the supervisor: `signal` and `socket`, which import `enum` and more, would
+    # be a third of its start.
+    import _signal as signal
+    import _socket as socket
+
+__all__ = ["signal", "socket"]  # for the supervisor's other modules
 
 HAS_PROC = os.path.exists("/proc/self/stat")  # noqa: PTH110 - pathlib takes long to import
 KILL_ROUNDS = 400
@@ -15,17 +25,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-@cache
-def _load_prctl() -> Callable[..., int] | None:
-    """Called once by the supervisor; its children inherit the result."""
-    import ctypes
-
-    return getattr(ctypes.CDLL(None), "prctl", None)
-
-
 def process_control(option: int, value: int) -> None:
     """Calls prctl on Linux; does nothing elsewhere."""
-    if prctl := _load_prctl():
+    import ctypes
+
+    if prctl := getattr(ctypes.CDLL(None), "prctl", None):
         prctl(option, value, 0, 0, 0)
 
 
@@ -76,15 +80,15 @@ def kill_tree(root: int) -> None:
         running = descendants([root], list_parents()) - stopped
         if not running:
             break
-        send(running, SIGSTOP)
+        send(running, signal.SIGSTOP)
         stopped |= running
-    send(stopped, SIGKILL)
+    send(stopped, signal.SIGKILL)
 
 
 def kill_namespace() -> None:
     """Kills every other process at once if we are the first of a pid namespace. Forking cannot outrun it."""
     if os.getpid() == 1:
-        send([-1], SIGKILL)
+        send([-1], signal.SIGKILL)
 
 
 def kill_descendants() -> None:
