@@ -25,7 +25,12 @@ def test_supervisor_imports_no_other_module_of_ours(file: Path) -> None:
 
 
 def test_supervisor_imports_none_of_the_large_modules() -> None:
-    code = "import sys; sys.path.append(sys.argv[1]);\nfrom crushpy.sandbox.supervisor import main; print(*sys.modules)"
+    code = """
+import sys
+sys.path.append(sys.argv[1])
+from crushpy.sandbox.supervisor import main
+print(*sys.modules)
+"""
     root = Path(supervisor.__path__[0]).parents[2]
     loaded = subprocess.check_output([sys.executable, "-I", "-S", "-c", code, str(root)], text=True).split()
     assert "crushpy.sandbox.supervisor.main" in loaded
