@@ -80,6 +80,7 @@ class ToolRunner:
         self._session_calls = session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
         self._additions: tuple[ResultAddition, ...] = (self._rules.attach, *scope.services.additions)
+        self._commands = {tool.name for tool in tools if tool.access.kind == "command"}
         self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
         self._batch = CallBatch()
         self._stopped = ""
@@ -99,7 +100,9 @@ class ToolRunner:
         try:
             while announced := list(islice(unannounced, ANNOUNCE_BATCH)):
                 self._announce(announced)
-                await asyncio.sleep(KEY_PAUSE_S)
+                await asyncio.sleep(KEY_PAUSE_S if len(announced) == ANNOUNCE_BATCH else 0)
+            if any(call.name in self._commands for call in message.calls):
+                await self._workspace.jobs.start_supervisor()
             for parallel, group in groupby(others, self._is_parallel):
                 if parallel:
                     run = partial(self._run_one, guard=guard)

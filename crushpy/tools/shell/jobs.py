@@ -120,11 +120,17 @@ class Jobs:
         if self._warm_up_task is None and not self._closed:
             self._warm_up_task = spawn(self._warm_up())
 
-    async def _warm_up(self) -> None:
+    async def _warm_up(self, *, awaited: bool = False) -> None:
         from crushpy.sandbox.finding import working_sandbox
 
         await asyncio.to_thread(working_sandbox)
-        await self.confinement.warm_up()
+        await self.confinement.warm_up(awaited=awaited)
+
+    async def start_supervisor(self) -> None:
+        """Starts the process of the first command, which takes longer than all else that it waits for."""
+        if self._warm_up_task is None and not self._closed:
+            self._warm_up_task = spawn(self._warm_up(awaited=True))
+            await asyncio.wait([self._warm_up_task])
 
     def unconfined(self, runner: "Unconfined") -> "Jobs":
         """Commands with the same environment, without a sandbox."""
