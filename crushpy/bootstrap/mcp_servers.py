@@ -17,14 +17,15 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.mcp import KNOWN_FILE, McpTool, mcp_tools
 from crushpy.tools.mcp_server import KnownServer
 from crushpy.tools.shell.jobs import Jobs
+from crushpy.util.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
-_SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
+_SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
-_WEB_PAGE = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
+_WEB_PAGE = lazy_pattern(r"https?://[^\s\x00-\x1f\x7f]+")
 
 
 class McpServers:

@@ -21,12 +21,13 @@ from crushpy.tools.base import CallContext
 from crushpy.tools.bash import BashTool
 from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.view import ViewArgs, ViewTool
+from crushpy.util.lazy_pattern import lazy_pattern
 
-_MARK = re.compile(r"!`([^`\n]+)`|\$(ARGUMENTS|[1-9])(?!\w)|(?<!\S)@(\$ARGUMENTS|\$[1-9]|[\w~./-]*\w)")
+_MARK = lazy_pattern(r"!`([^`\n]+)`|\$(ARGUMENTS|[1-9])(?!\w)|(?<!\S)@(\$ARGUMENTS|\$[1-9]|[\w~./-]*\w)")
 """A shell command, an argument, or a file."""
-_ARGUMENT = re.compile(r"([\"']?)\$(ARGUMENTS|[1-9])(?!\w)\1")
-_PLAIN_WORD = re.compile(r"[\w./:@%+=, -]*")
-_QUOTING = re.compile(r"[\"'\\]|\$\(|<<")
+_ARGUMENT = lazy_pattern(r"([\"']?)\$(ARGUMENTS|[1-9])(?!\w)\1")
+_PLAIN_WORD = lazy_pattern(r"[\w./:@%+=, -]*")
+_QUOTING = lazy_pattern(r"[\"'\\]|\$\(|<<")
 
 
 class SlashCommands:

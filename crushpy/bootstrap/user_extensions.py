@@ -15,13 +15,14 @@ from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.tools.base import Skills
 from crushpy.tools.errors import ToolError
 from crushpy.tools.skill import SkillTool
+from crushpy.util.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from crushpy.extensions.discovery import Extension, Place
 
 KINDS: tuple[FileKind, ...] = ("skills", "commands", "agents")
-_LISTING = re.compile(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
-_LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
+_LISTING = lazy_pattern(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
+_LISTED = lazy_pattern(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
 
 
 class UserExtensions(Skills):

@@ -1,17 +1,17 @@
 """Notes of earlier summaries that a new summary leaves out: found by code, carried beside it for a while."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from crushpy.core.messages import EarlierNote
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_AGE = 3
 """Generations after which a note that no summary repeats is dropped."""
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
-_HEADING = re.compile(r"^\s*#{1,6}\s")
-_MARK = re.compile(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")
-_WORD = re.compile(r"\w{4,}")
+_BULLET = lazy_pattern(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
+_HEADING = lazy_pattern(r"^\s*#{1,6}\s")
+_MARK = lazy_pattern(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")
+_WORD = lazy_pattern(r"\w{4,}")
 MIN_SHARED_WORDS = 0.6
 """Share of a note's words that must occur for the text to repeat it."""
 

@@ -15,11 +15,12 @@ from crushpy.context.partition import Size
 from crushpy.context.tags import safe
 from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Seed, Usage
 from crushpy.core.own_tags import DIAGNOSTICS
+from crushpy.util.lazy_pattern import lazy_pattern
 
-_INSTRUCTIONS = re.compile(
+_INSTRUCTIONS = lazy_pattern(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
 )
-_REQUEST = re.compile(r"<request>\n(.*?)\n</request>\n?", re.DOTALL)
+_REQUEST = lazy_pattern(r"<request>\n(.*?)\n</request>\n?", re.DOTALL)
 NAME_LENGTH = 80
 QUOTED_CHARS = 24
 """Of a prompt: a quote has at least its first words."""

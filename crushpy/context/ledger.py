@@ -5,7 +5,6 @@ bounded: the oldest facts of a kind are dropped and counted.
 """
 
 import math
-import re
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from crushpy.context.facts import CommandFacts, MessageFacts
 from crushpy.context.standing_rules import MAX_RULES, RuleBook, RuleFact, RulePhrases
 from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import Data, TouchedFile
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
@@ -28,7 +28,7 @@ USE_WEIGHT = 8
 """A name that the agent wrote counts as much as one that results showed this often."""
 MAX_NUMBERED_CHARS = 2_000
 """Characters of a request that are searched for numbers."""
-_NUMBER = re.compile(r"(?<![\w.])\d[\d.,:/-]*\d(?!\w)")
+_NUMBER = lazy_pattern(r"(?<![\w.])\d[\d.,:/-]*\d(?!\w)")
 
 
 class RunFact(Data, frozen=True):

@@ -1,28 +1,29 @@
 """Names in text: paths, identifiers, numbers and URLs, which cannot be guessed once they are forgotten."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
+
+from crushpy.util.lazy_pattern import lazy_pattern
 
 PATH, IDENTIFIER, NUMBER, URL = "path", "identifier", "number", "url"
 KINDS = (PATH, IDENTIFIER, NUMBER, URL)
 MIN_IDENTIFIER_CHARS = 6
 MAX_NAME_CHARS = 200
 
-_URL = re.compile(r"https?://[^\s\"'<>)\]}`\\]+")
-_TOKEN = re.compile(r"[\w@~/.][\w@~/.+-]*")
-_FILE = re.compile(
+_URL = lazy_pattern(r"https?://[^\s\"'<>)\]}`\\]+")
+_TOKEN = lazy_pattern(r"[\w@~/.][\w@~/.+-]*")
+_FILE = lazy_pattern(
     r"[\w@+-][\w@+.-]*\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|java|kt|c|h|cc|cpp|hpp|cs|swift|php|sh|sql|md"
     r"|mdx|rst|txt|json|jsonl|toml|yaml|yml|ini|cfg|env|lock|html|css|scss|svg|png|xml|csv|proto|vue|svelte)"
 )
-_VERSION = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+\.\d+")
-_HASH = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}")
-_DIGITS = re.compile(r"\d{4,}")
-_IDENTIFIER = re.compile(r"[A-Za-z_][\w-]*")
-_TWO_PARTS = re.compile(r"[a-z\d][A-Z]|[A-Za-z\d][_-]+[A-Za-z\d]|[A-Z]{2}[a-z]")
-_WORD = re.compile(r"[\w-]+")
+_VERSION = lazy_pattern(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+\.\d+")
+_HASH = lazy_pattern(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}")
+_DIGITS = lazy_pattern(r"\d{4,}")
+_IDENTIFIER = lazy_pattern(r"[A-Za-z_][\w-]*")
+_TWO_PARTS = lazy_pattern(r"[a-z\d][A-Z]|[A-Za-z\d][_-]+[A-Za-z\d]|[A-Z]{2}[a-z]")
+_WORD = lazy_pattern(r"[\w-]+")
 
 
 @cache

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.context.tags import safe
 from crushpy.core.messages import Data, Message, Note, Text
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_STATEMENTS = 2_000
 """Of one message; the others are counted."""
@@ -80,8 +81,8 @@ class RuleFact(Data, frozen=True):
 
 # --- phrases ------------------------------------------------------------------------------------------------
 
-_NOT_WORD = re.compile(r"[^\w'$%./+&-]+")
-_CLAUSE = re.compile(r"[,;:()\[\]–—|，；：、\n]|\s-\s")
+_NOT_WORD = lazy_pattern(r"[^\w'$%./+&-]+")
+_CLAUSE = lazy_pattern(r"[,;:()\[\]–—|，；：、\n]|\s-\s")
 
 
 class RulePhrases:
@@ -206,20 +207,20 @@ def edits_in(message: Message) -> list[UserStatement]:
     ]
 
 
-_FENCE = re.compile(
+_FENCE = lazy_pattern(
     r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)"
     r"|^I ran `[^`\n]++`[^\n:]*+:\n(?:[^\n]+\n)*[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
 """Code, and the output of a command of the user's (`!!`)."""
-_TAG = re.compile(
+_TAG = lazy_pattern(
     r"<([\w-]*(?:remind|output|stdout|stderr|command|bash|file|document|attach|context|environment|task|report"
     r"|result|tool|log|paste|code|pre|diff|quot|transcript|summary|evidence|note|memory|skill|status|system"
     r"|agent)[\w-]*)\b",
     re.IGNORECASE,
 )
 """Opens text that a program inserted, or that is marked as foreign."""
-_FOREIGN_LINE = re.compile(
+_FOREIGN_LINE = lazy_pattern(
     r"^(?: {4,}+(?![-*+•] |\d+[.)] )|\t|\+\S|E  |[ \t]*+(?:>|\||\$ |[+@-]{2,}"
     r"|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|\w{3} +\d+ \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b"
@@ -228,17 +229,17 @@ _FOREIGN_LINE = re.compile(
     re.MULTILINE,
 )
 """Indented code, a quote, a row of a table, a command, a diff, a line of a log or of a stack trace."""
-_QUOTE = re.compile(
+_QUOTE = lazy_pattern(
     r"`[^`\n]+`|\"[^\"\n]{1,300}\"|“[^”]{1,300}”|„[^“”]{1,300}[“”]|«[^»]{1,300}»|「[^」]{1,300}」|『[^』]{1,300}』"
     r"|‘[^’]{1,300}’(?!\w)|(?<!\w)'[^'\n]{2,300}'(?!\w)|\ue000[^\ue001]*\ue001"
 )
-_BULLET = re.compile(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
-_HEADING = re.compile(r"^\s*#{1,6}\s+")
-_END = re.compile(
+_BULLET = lazy_pattern(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
+_HEADING = lazy_pattern(r"^\s*#{1,6}\s+")
+_END = lazy_pattern(
     r"(?<![.!?…])(?:[.!?][\"')\]*_]*+\s++|[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ]))|[。！？]++[」』”）]*+"
 )
 """After one mark the next sentence may begin with a small letter; after several ("...") it continues."""
-_ABBREVIATION = re.compile(
+_ABBREVIATION = lazy_pattern(
     r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
     r"|ms|dr|st|\w)\.\s+$",
     re.IGNORECASE,

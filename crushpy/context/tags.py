@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 
 from crushpy.core.own_tags import OWN_TAGS
+from crushpy.util.lazy_pattern import lazy_pattern
 
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
 """Characters that look like the beginning of a tag."""
 _SLASHES = "/\\／＼∕⁄╱⧸"
 # Most code is excluded at once by an ASCII letter that begins none of our tags.
 _FIRST = "".join(sorted({tag[0] + tag[0].upper() for tag in OWN_TAGS}))
-_CANDIDATE = re.compile(rf"[{_OPENERS}](?=[^A-Za-z]|[{_FIRST}])")
-_CHAT_MARK = re.compile(r"<(?=[|｜][\w▁ -]{1,40}[|｜]>)")
+_CANDIDATE = lazy_pattern(rf"[{_OPENERS}](?=[^A-Za-z]|[{_FIRST}])")
+_CHAT_MARK = lazy_pattern(r"<(?=[|｜][\w▁ -]{1,40}[|｜]>)")
 """Control marks of chat templates, which some servers interpret inside text."""
 _LOOKALIKES = {
     ord(twin): letter
@@ -25,7 +26,7 @@ _LOOKALIKES = {
 }  # fmt: skip
 """Letters of other scripts that look like the Latin ones our tags are made of."""
 _LONGEST = max(map(len, OWN_TAGS))
-_HEADER = re.compile(
+_HEADER = lazy_pattern(
     r"((?:^|[\r\v\f\x1c-\x1e\x85\u2028\u2029])[ \t]*)"
     r"\[(?=[ \t]*(?:(?:user|assistant|tool|system|crushpy|calls)\b|\w+ (?:returned|failed);))",
     re.IGNORECASE | re.MULTILINE,

@@ -17,6 +17,7 @@ from crushpy.permissions.path_rules import is_secret
 from crushpy.sandbox.hidden_paths import holds_variables
 from crushpy.security.safe_open import open_regular
 from crushpy.security.sanitize import clean
+from crushpy.util.lazy_pattern import lazy_pattern
 
 HEADING = "# Environment\nWorking directory: "
 """Where the part of a system prompt begins that is not from the template."""
@@ -24,15 +25,15 @@ NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE_CHARS = 16_000
 MAX_TOTAL_CHARS = 40_000
 MAX_IMPORT_DEPTH = 3
-_IMPORT = re.compile(r"(?<!\S)@((?:[\w.-]+/)*[\w.-]+)")
-_INSTRUCTIONS = re.compile(
+_IMPORT = lazy_pattern(r"(?<!\S)@((?:[\w.-]+/)*[\w.-]+)")
+_INSTRUCTIONS = lazy_pattern(
     r'^<instructions path="([^"\n]*)">\n(.*?)^</instructions>$', re.MULTILINE | re.DOTALL
 )
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_CODE = lazy_pattern(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MAX_NAME_CHARS = 1_000
 _MAX_REFS_CHARS = 5_000_000
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
-_REF = re.compile(r"refs/[\w./@#+%=,-]{1,200}")
+_COMMIT = lazy_pattern(r"[0-9a-f]{40,64}")
+_REF = lazy_pattern(r"refs/[\w./@#+%=,-]{1,200}")
 
 
 class ContextFile(Data, frozen=True):

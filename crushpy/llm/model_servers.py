@@ -14,6 +14,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
 from crushpy.llm import vendors
 from crushpy.llm.vendors import Endpoint
+from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _WINDOWS = (
 )
 _OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
 _CHAT_TYPES = ("model", "chat", "language", "code", "llm", "vlm")
-_NOT_CHAT = re.compile(
+_NOT_CHAT = lazy_pattern(
     r"embed|whisper|(^|[-_/])tts|dall-e|moderation|rerank|transcri|realtime|(^|[-_/])(image|sora|veo|imagen|lyria)"
     r"|-image(-|$)|davinci|babbage|guard|(^|[-_/])(audio|speech|ocr|aqa)|-audio(-|$)|-ocr(-|$)",
     re.IGNORECASE,

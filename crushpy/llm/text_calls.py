@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.core.messages import Data, Text, ToolCall, ToolResult
 from crushpy.llm.protocol import CallPiece, Request
+from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.read_json import as_object, as_text
 
 FORM = "written"
@@ -23,12 +24,12 @@ INDENTS = (2, 4, 0, -1)
 
 _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
-_OPENING = re.compile(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?")
-_CLOSING = re.compile(rf"(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
+_OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?")
+_CLOSING = lazy_pattern(rf"(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
 _BEGINNINGS = ('{"name"', "```", *(f"{mark}{tag}>" for tag in _TAGS for mark in ("<", "</")))
 _MAX_BEGINNING_CHARS = 40
-_LINE_NUMBER = re.compile(r"^\s*\d+\t", re.MULTILINE)
-_WORD = re.compile(r"[^\W_]+")
+_LINE_NUMBER = lazy_pattern(r"^\s*\d+\t", re.MULTILINE)
+_WORD = lazy_pattern(r"[^\W_]+")
 _JSON = json.JSONDecoder(strict=False)
 """Finds the end of a value; small models do not escape line breaks."""
 

@@ -12,9 +12,10 @@ from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand
+from crushpy.util.lazy_pattern import lazy_pattern
 
-HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
-NETWORK_FILES = re.compile(r"/dev/(?:tcp|udp)/")
+HARMLESS_FILES = lazy_pattern(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
+NETWORK_FILES = lazy_pattern(r"/dev/(?:tcp|udp)/")
 _CD_COMMANDS = frozenset(("cd", "pushd", "popd"))
 
 

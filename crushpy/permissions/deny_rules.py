@@ -15,10 +15,11 @@ from crushpy.permissions.risky_words import STANDARD_INPUT, risky_words, runs_re
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner
 from crushpy.permissions.shell.line_reader import parse_shell
+from crushpy.util.lazy_pattern import lazy_pattern
 
 _LETTERS = {"--recursive": "r", "--archive": "r", "--force": "f"}
 """Other spellings of options."""
-_ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
+_ATTACHED_OPTION = lazy_pattern(r"^(?:--[\w-]+=?|-\w)")
 """The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
 
 

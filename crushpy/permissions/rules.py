@@ -15,6 +15,7 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.mcp_names import BRIDGE, MCP_PREFIX
 from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import word_set
+from crushpy.util.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -59,9 +60,9 @@ RUNS_ANYTHING = word_set(
 )
 """A rule that names only one of these would allow any shell command."""
 
-_RULE_SYNTAX = re.compile(r"(mcp__[\w.*-]*|[A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
+_RULE_SYNTAX = lazy_pattern(r"(mcp__[\w.*-]*|[A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
 _MCP_TOOL = ToolAccess("none", writes=True)
-_HOST = re.compile(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\]?)")
+_HOST = lazy_pattern(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\]?)")
 
 
 Owner = Literal["user", "project", "submitter"]
@@ -207,7 +208,7 @@ def parse_allow(text: str, tools: ToolTable) -> Rule:
     return rule
 
 
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_QUOTED = lazy_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,7 @@ from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
 from crushpy.security.safe_git import git_output, parse_settings
 from crushpy.security.safe_open import open_regular
+from crushpy.util.lazy_pattern import lazy_pattern
 
 _READ_ONLY = ("hooks", "info/attributes")
 """Files of a git folder that no command may change. Its settings are checked afterwards."""
@@ -193,21 +194,21 @@ Role = Literal[
 _MAX_HOOK_FOLDERS = 50
 _COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
-_NOTABLE = re.compile(r"(?is)remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|user\..*")
+_NOTABLE = lazy_pattern(r"(?is)remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|user\..*")
 _TABLE = Path(__file__).with_name("harmless_git_keys.toml").read_bytes()
 _HARMLESS_KEYS = msgspec.toml.decode(_TABLE, type=dict[str, str])
 """Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
-_DRIVER = re.compile(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
-_MACRO = re.compile(rb"^\[attr\](\S+)(.*)", re.MULTILINE)
-_ATTRIBUTE = re.compile(rb"[^\s\0]+")
+_DRIVER = lazy_pattern(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
+_MACRO = lazy_pattern(rb"^\[attr\](\S+)(.*)", re.MULTILINE)
+_ATTRIBUTE = lazy_pattern(rb"[^\s\0]+")
 """For git, a NUL ends the line."""
 _ATTRIBUTE_FILES = (
     "/etc/gitattributes",
     "~/.config/git/attributes",
     "$XDG_CONFIG_HOME/git/attributes",
 )
-_WORD = re.compile(r"[^\s'\"`;|&()<>=!$]+")
-_EXECUTES = re.compile(
+_WORD = lazy_pattern(r"[^\s'\"`;|&()<>=!$]+")
+_EXECUTES = lazy_pattern(
     rb"^[ \t]*(?:x|exec)[ \t].*$|^(?:[ \t]*strategy[ \t]*=[ \t]*)?[^\s]*/[^\s]*$", re.MULTILINE
 )
 """A step that runs a command, or a merge strategy with a slash, which git runs as a path."""
@@ -394,7 +395,7 @@ def runs_no_program(folder: Path) -> bool:
     risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
     if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
         return False
-    settings = parse_settings(read_pointer(f"{repository}/config") or b"[")
+    settings = parse_settings((read_pointer(f"{repository}/config") or b"[") + b"\n")  # as its reader later
     return settings is not None and all(is_harmless(*each) for each in settings)
 
 

@@ -27,6 +27,7 @@ from crushpy.storage.records import EVERYTHING, CannotWriteNow, SearchHit
 from crushpy.storage.session_rows import folder_key, from_row, json_text, load_reach
 from crushpy.storage.statement import Statement
 from crushpy.storage.storage_thread import Subject, stored
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
@@ -38,7 +39,7 @@ _BATCH_CHARS = 200_000
 """Indexed, or deleted, in one transaction: a few milliseconds."""
 _REPEATS = "recall"
 """The tool that quotes stored messages: only the originals are found."""
-_WORD = re.compile(r"\S+")
+_WORD = lazy_pattern(r"\S+")
 
 
 def index_some(db: Database, sessions: Sequence[str] = ()) -> bool:
@@ -137,10 +138,10 @@ MAX_TERM_CHARS = 200
 SNIPPET_MARGIN_CHARS = 160
 """On each side of a match."""
 SNIPPET_MATCH_CHARS = 1_000
-_TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
+_TERM = lazy_pattern(r'"([^"]*)"|([^\s"]+)')
 _SNIPPET_PLACES = 8
 """Of one word, how many places in a text are weighed for the snippet."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]+")
 _FIRST_PAGE_ROWS, _MAX_PAGE_ROWS = 32, 512
 """Candidates whose texts are read at once."""
 

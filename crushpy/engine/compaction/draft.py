@@ -42,9 +42,10 @@ from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.tools.errors import ToolError
+from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.pending_answers import PendingAnswers
 
-_QUOTE = re.compile(r'<(\w+) id="(?P<message_id>\w+)".*?</\1>', re.DOTALL)
+_QUOTE = lazy_pattern(r'<(\w+) id="(?P<message_id>\w+)".*?</\1>', re.DOTALL)
 """In the quotes of a seed: what is quoted cannot close our tags."""
 CARRIED_TOKENS = {"lean": (1_000, 2_000), "normal": (5_000, 3_000), "full": (20_000, 4_000)}
 """Of the tail and of the evidence, by `compaction.carry`."""

@@ -32,6 +32,7 @@ from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import clean, one_line, safe_json, to_json
 from crushpy.storage.records import DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
+from crushpy.util.lazy_pattern import lazy_pattern
 
 T = TypeVar("T")
 
@@ -273,11 +274,11 @@ def _image(image: Image) -> str:
     return f"[image: {one_line(str(image.info))}]"
 
 
-_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
-_INDENTED_FENCE = re.compile(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
-_LIST_MARK = re.compile(r"[ \t>*+-]|\d{1,9}[.)][ \t]")
-_HEADING_MARK = re.compile(r"#{1,6}(?:\s|$)")
-_CODE_OR_HTML = re.compile(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])(?!U\+)")
+_FENCE = lazy_pattern(r"(`{3,})[^`]*$|(~{3,})")
+_INDENTED_FENCE = lazy_pattern(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
+_LIST_MARK = lazy_pattern(r"[ \t>*+-]|\d{1,9}[.)][ \t]")
+_HEADING_MARK = lazy_pattern(r"#{1,6}(?:\s|$)")
+_CODE_OR_HTML = lazy_pattern(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])(?!U\+)")
 
 
 def _in_markdown(text: str) -> str:

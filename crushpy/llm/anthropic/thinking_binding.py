@@ -5,7 +5,6 @@ are those of the request that produced it. The digest of that prefix is stored w
 prefix has changed, after a boundary or an edit, is not sent: the server would refuse the request.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -15,6 +14,7 @@ import msgspec
 from crushpy.core.messages import BOUND_PREFIX, Json, Message, SentStatus, Thinking
 from crushpy.llm.opaque_parts import accepts_signed_parts
 from crushpy.llm.protocol import Request
+from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.prefix_cache import PrefixCache
 
 TOOL_SEARCH_KINDS = frozenset({"server_tool_use", "tool_search_tool_result"})
@@ -23,7 +23,7 @@ COMPACTION = "compaction"
 """The type of a signed summary."""
 MAX_HISTORIES = 4
 """Histories whose digests are cached: the conversation's, and those of sub-agents."""
-_NAME = re.compile(r"claude-(?:([a-z]{1,20})-)?(?:v?(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
+_NAME = lazy_pattern(r"claude-(?:([a-z]{1,20})-)?(?:v?(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
 _FIRST_BINDING = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
 
 

@@ -3,14 +3,13 @@
 The server stores nothing: a model's reasoning is part of the history, encrypted, and is sent back unchanged.
 """
 
-import re
-
 import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import WEB_SEARCH, accepts_signed_parts, ordered_parts, prompt_parts
 from crushpy.llm.protocol import Request, ToolSpec
+from crushpy.util.lazy_pattern import lazy_pattern
 
 REASONING = "reasoning"
 PHASE = "phase"
@@ -21,8 +20,8 @@ NAMESPACE = "namespace"
 MIN_OUTPUT_TOKENS = 16
 """The server allows no fewer."""
 
-_GPT_VERSION = re.compile(r"gpt-(\d{1,3})(?:\.(\d{1,3}))?")
-_NOT_REASONING = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
+_GPT_VERSION = lazy_pattern(r"gpt-(\d{1,3})(?:\.(\d{1,3}))?")
+_NOT_REASONING = lazy_pattern(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
 """Models that refuse every parameter about reasoning."""
 
 

@@ -14,20 +14,21 @@ import msgspec
 
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.wrappers import is_harmless_assignment, unwrap
+from crushpy.util.lazy_pattern import lazy_pattern
 
 _MAX_CHARACTERS = 100_000
 _MAX_DEPTH = 8
 
-_ODD = re.compile(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_ODD = lazy_pattern(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and blanks that are none to bash."""
-_SEPARATOR = re.compile(r"&&|\|\||\|&|[;|]|&(?!>)")
-_REDIRECT = re.compile(r"([0-9]{1,3})?(<<<|<<-?|<>|<&|<|>>|>&|>\||>)|()(&>>?)")
+_SEPARATOR = lazy_pattern(r"&&|\|\||\|&|[;|]|&(?!>)")
+_REDIRECT = lazy_pattern(r"([0-9]{1,3})?(<<<|<<-?|<>|<&|<|>>|>&|>\||>)|()(&>>?)")
 _WORD_END = " \t\n;&|<>()"
-_PLAIN = re.compile(r"[^\s;&|<>()'\"\\$`*?\[{}~]+", re.ASCII)
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.ASCII | re.DOTALL)
-_HEREDOC = re.compile(r"[ \t]*(?:'(\w+)'|\"(\w+)\"|(\w+))(?=[\s;&|<>]|\Z)", re.ASCII)
-_PARAMETER = re.compile(r"\$(?:\w+|[@*#?$!-])?", re.ASCII)
-_COMMIT_MESSAGE = re.compile(
+_PLAIN = lazy_pattern(r"[^\s;&|<>()'\"\\$`*?\[{}~]+", re.ASCII)
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.ASCII | re.DOTALL)
+_HEREDOC = lazy_pattern(r"[ \t]*(?:'(\w+)'|\"(\w+)\"|(\w+))(?=[\s;&|<>]|\Z)", re.ASCII)
+_PARAMETER = lazy_pattern(r"\$(?:\w+|[@*#?$!-])?", re.ASCII)
+_COMMIT_MESSAGE = lazy_pattern(
     r"\"\$\(cat <<'(\w+)'\n((?:(?!\1\n)[^\n$`\\]*\n)*)\1\n[ \t]*\)\"(?=[\s;&|]|\Z)", re.ASCII
 )
 """`"$(cat <<'EOF' ... EOF)"`, the usual way to pass text of several lines. Its value is known exactly."""
@@ -39,10 +40,10 @@ _BUILTINS = word_set(
     " history jobs let local mapfile read readarray readonly shopt source suspend trap typeset unalias unset"
 )
 """Builtins that run text, or change what later words mean."""
-_SAFE_SET = re.compile(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace")
+_SAFE_SET = lazy_pattern(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace")
 _EVALUATES = word_set("test [ wait printf")
 """Builtins that evaluate the index in a variable's name they are given."""
-_SETS_VARIABLE = re.compile(r"%[^%A-Za-z]*[hjlLtz]*n")
+_SETS_VARIABLE = lazy_pattern(r"%[^%A-Za-z]*[hjlLtz]*n")
 """In a format of printf: sets the variable that the next word names, such as PATH, to a number."""
 
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from crushpy.permissions.options import read_arguments
 from crushpy.permissions.program_table import Program, facts, option_names
 from crushpy.permissions.shell.ast import UNKNOWN, SimpleCommand, Word, word_set
+from crushpy.util.lazy_pattern import lazy_pattern
 
 ReadScript = Callable[[str], tuple[SimpleCommand, ...]]
 Fail = Callable[[str], None]
@@ -18,9 +19,9 @@ _HARMLESS_ASSIGNMENT = (
     r"=[\w.,:@%+-]*|(?:GIT_)?PAGER=cat"
 )
 """Variables that change no program into another. Compiled if there is an assignment."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
-_SHELL_FLAGS = re.compile(r"-[eulx]+")
-_SHELL_SCRIPT = re.compile(r"-[eulx]*c")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
+_SHELL_FLAGS = lazy_pattern(r"-[eulx]+")
+_SHELL_SCRIPT = lazy_pattern(r"-[eulx]*c")
 SHELLS = frozenset(("sh", "bash", "dash"))
 
 

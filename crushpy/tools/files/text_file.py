@@ -3,7 +3,6 @@
 import codecs
 import errno
 import os
-import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -12,14 +11,15 @@ from typing import Literal
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular, open_folder
 from crushpy.tools.errors import ToolError
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_FILE_BYTES = 50_000_000
 """Larger files must be read in parts, by commands."""
 _SNIFFED_BYTES = 8_192
 _MIN_READ_BYTES, _CHUNK_BYTES = 1 << 14, 1 << 20
 """Bytes requested per read: a buffer of that size is allocated, however little is read."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+_SURROGATE = lazy_pattern("[\ud800-\udfff]")
+_CONTROL = lazy_pattern(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     # Before UTF-16: the little-endian mark of UTF-32 begins with the one of UTF-16.

@@ -16,6 +16,7 @@ from crushpy.security.programs import find_program
 from crushpy.security.safe_open import Folder
 from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.search.files_below import VERSION_CONTROL, GlobPattern, opened_files
+from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_LINE_CHARS = 300
 """Characters of a matching line."""
@@ -142,7 +143,7 @@ OnLine = Callable[[str, str, str], bool]
 _BATCH_SIZES = (40, 240, 240, 240, 240)
 """Numbers of files open at a time, below the limit of 256 (macOS) or 1,024. Few at first, which is often
 enough; no more than all of these are read."""
-_RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
+_RECORD = lazy_pattern(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
 _DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 """Where a child process finds the files that it was given open."""
 

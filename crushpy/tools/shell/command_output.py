@@ -18,9 +18,10 @@ from crushpy.tools.truncate import (
     HeadTail,
     Truncated,
 )
+from crushpy.util.lazy_pattern import lazy_pattern
 
-_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ESCAPE = re.compile(
+_CONTROL_CHARS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE = lazy_pattern(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links, clipboard
@@ -29,9 +30,9 @@ _ESCAPE = re.compile(
     r")"
 )
 # Each is tried once per line or run, not at every character: a line can be very long.
-_LINE_END = re.compile(r"(?<!\r)\r++(?=\n|\Z)")
-_OVERWRITTEN = re.compile(r"^[^\n]*\r", re.MULTILINE)
-_BACKSPACED = re.compile(r"[^\n\x08]\x08")
+_LINE_END = lazy_pattern(r"(?<!\r)\r++(?=\n|\Z)")
+_OVERWRITTEN = lazy_pattern(r"^[^\n]*\r", re.MULTILINE)
+_BACKSPACED = lazy_pattern(r"[^\n\x08]\x08")
 
 
 def as_plain_text(text: str) -> str:
