@@ -179,7 +179,7 @@ async def test_commands_and_file_tools_share_a_private_tmp(workspace: Path, home
 
 
 async def test_a_fork_bomb_is_ended_and_the_next_command_runs(workspace: Path, home: Path) -> None:
-    # Ten times as many as are allowed: without an end, they could stop a busy machine before they are counted.
+    # Ten times as many as are allowed: without an end, they could stop a busy machine before they count.
     bomb = f"{sys.executable} -c 'import os, time\nfor _ in range(10): os.fork()\ntime.sleep(60)'"
     async with confined(workspace, home, ResourceLimits(100)) as context:
         outcome = await bash(context, bomb)
