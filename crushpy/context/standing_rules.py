@@ -122,7 +122,10 @@ class RulePhrases:
         for phrase in self._present["unless"]:
             clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
         firm = labelled or self._has("".join(clauses), "firm")
-        if not firm and shown.rstrip(" *_)\n").endswith(("?", "？")):
+        first = self._without_leads("".join(clauses[:1]))
+        asks = shown.rstrip(" *_)\n").endswith(("?", "？")) or self._starts(first, "question")
+        is_cry = plain.isascii() and len(plain.strip(" ;!:").split()) == 1 and ":" not in plain  # "No!"
+        if (asks and not firm) or (is_cry and not labelled):
             return None
         rule = firm or self._sets_rule([self._without_leads(clause) for clause in clauses if clause.strip()])
         asked = "asked" if self._has("".join(clauses), "end") else ""
@@ -138,14 +141,16 @@ class RulePhrases:
         contrasts = clauses[1:] if self._starts(first, "short") else ()  # "use x for all of y, not z"
         if (
             self._has(words, "phrase")
-            or any(self._starts(clause, "opening") for clause in contrasts)
+            or any(self._starts(clause, kind) for clause in contrasts for kind in ("opening", "contrast"))
             or any(self._starts(clause, "short") for clause in clauses if len(clause.split()) <= short)
         ):
             return True
         if any(self._starts(clause, "task") for clause in clauses):
             return False
-        is_short = len(words.split()) <= MAX_HINT_WORDS
-        return self._starts(first, "opening") or (is_short and self._has(words, "hint"))
+        hinted = self._has(words, "hint")
+        if self._starts(first, "general"):
+            return hinted or not self._has(words, "state")
+        return self._starts(first, "opening") or (hinted and len(words.split()) <= MAX_HINT_WORDS)
 
     def _has(self, words: str, kind: str) -> bool:
         return any(
@@ -240,7 +245,7 @@ _END = lazy_pattern(
 )
 """After one mark the next sentence may begin with a small letter; after several ("...") it continues."""
 _ABBREVIATION = lazy_pattern(
-    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
+    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
     r"|ms|dr|st|\w)\.\s+$",
     re.IGNORECASE,
 )
@@ -282,7 +287,9 @@ def _sentences(
             foreign = not labelled_head if heading else foreign
             ruling = f"{_hide(head)} " if head and is_rule(_hide(head)) else ""
         labelled = (is_item and labelled_head) or bool(colon and after.strip() and is_label(before))
-        if labelled and end - start <= MAX_SENTENCE_CHARS:
+        if labelled and is_item and shown.rstrip(" *_").endswith((":", "：")):
+            continue  # what a list inside the list is about
+        elif labelled and end - start <= MAX_SENTENCE_CHARS:
             yield written, shown, True
         elif foreign:
             continue

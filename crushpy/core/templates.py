@@ -47,8 +47,8 @@ NAMES: dict[str, dict[str, object]] = {
 PHRASES = "rules"
 """The template with the phrases of standing rules. Not a prompt but TOML: texts by language and kind."""
 PHRASE_KINDS = (
-    *("label", "lead", "start", "opening", "short", "firm", "phrase", "hint"),
-    *("report", "task", "unless", "decision", "end"),
+    *("label", "lead", "start", "opening", "contrast", "general", "state", "short"),
+    *("firm", "phrase", "hint", "report", "task", "unless", "question", "decision", "end"),
 )
 FORMER_KINDS = ("revoke", "common")
 """In copies of an earlier version: not used any more, because no sentence ends a rule."""
