@@ -22,7 +22,7 @@ _STATES: dict[str, SentState] = {
 }
 EDITS = ("shorten", "drop", "remove", "withdraw")
 """What the user did. It also applies to everything that is derived from the message."""
-REMOVED = "[removed by the user]"
+REMOVED, CUT = "[removed by the user]", "cut by the user"
 
 
 def shorten_text(text: str, override: MessageOverride) -> str:
@@ -31,7 +31,7 @@ def shorten_text(text: str, override: MessageOverride) -> str:
         return text
     tail = text[len(text) - override.tail :] if override.tail else ""
     what = f"{gone} chars cut; recall {override.message_id}"
-    what = "cut by the user" if override.kind == "shorten" else what
+    what = CUT if override.kind == "shorten" else what
     return f"{text[: override.head]}\n[... {what} ...]\n{tail}"
 
 

@@ -328,6 +328,21 @@ async def test_a_prompt_that_a_seed_quotes_can_be_dropped_and_restored(
     assert SECRET in await asked(talk, llm)
 
 
+async def test_a_prompt_removed_before_a_compaction_comes_back_in_its_quotes(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script("Yes. " * 200, "Some notes.")
+    talk = await talks(flags=WIDE)
+    await talk.ask(SECRET)
+    first = found(talk, SECRET).id
+    await talk.conversation.context.edit([ContextEdit("drop", first)])
+    await talk.conversation.context.compact()
+    assert SECRET not in seed_of(talk) and "[removed by the user]" in seed_of(talk)
+    await talk.conversation.context.edit([ContextEdit("restore", first)])
+    assert "[removed by the user]" not in seed_of(talk)
+    assert seed_of(talk).count(SECRET) == 3, "in the rules, the evidence and the quotes"
+
+
 async def test_a_shortened_prompt_leaves_only_facts_of_what_is_left(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     filler = "Some words of no meaning. " * 20

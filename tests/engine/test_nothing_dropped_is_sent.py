@@ -29,6 +29,8 @@ from crushpy.security.sanitize import to_json
 
 SEQUENCES = 2_000 if ALL else 100
 STEPS = 12 if ALL else 8
+HANG_S = 600
+"""Never reached, unless a step does not end: a machine may stand still for minutes."""
 WINDOW = 100_000
 FLAGS: dict[str, object] = {
     f'models."{name}".context_window': WINDOW for name in (MODEL, "openai/other-model")
@@ -85,7 +87,7 @@ class Histories(RuleBasedStateMachine):
     # --- the real one --------------------------------------------------------------------------------------
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(asyncio.wait_for(work, 60))
+        return self._runner.run(asyncio.wait_for(work, HANG_S))
 
     def _open(self, **options: Any) -> Talk:
         talk = self._run(self._talks(flags=FLAGS, yolo=True, interactive=True, **options))
@@ -213,7 +215,8 @@ class Histories(RuleBasedStateMachine):
 
     def _edited(self, effect: EditEffect) -> None:
         overrides = {override.message_id: override for override in effect.overrides}
-        for message in self._history:
+        earlier = self._run(self._lineage(self._talk.conversation.info.id))  # the first one may be quoted
+        for message in {message.id: message for message in (*earlier, *self._history)}.values():
             override = overrides.get(message.id)
             if override is None:
                 continue

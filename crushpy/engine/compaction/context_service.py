@@ -233,7 +233,7 @@ class ContextService:
                 await (session.set_todos(todos) if is_here else store.sessions.update(info.id, todos=todos))
             if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
                 listing = msgspec.structs.replace(info, todos=todos)
-                renewed = await self._agent.planner.renewed_seed(listing, seed, edits)
+                renewed = await self._agent.planner.renewed_seed(listing, seed, edits, lineage)
                 override = MessageOverride(own[0].id, kind="renew", text=to_json(renewed).decode())
                 await store.boundaries.add_overrides(info.id, [override])
                 if is_here:

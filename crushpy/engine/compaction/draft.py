@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -13,7 +13,7 @@ from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
 from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.overrides import apply_overrides, has_outdated_summary, users_edits
+from crushpy.context.overrides import CUT, REMOVED, apply_overrides, has_outdated_summary, users_edits
 from crushpy.context.plan import (
     FRAME_TOKENS,
     Plan,
@@ -25,6 +25,7 @@ from crushpy.context.plan import (
 )
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import CarriedRules
+from crushpy.context.tags import quoted, safe
 from crushpy.core.boundary import CompactionTrigger, FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Emit, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
@@ -45,7 +46,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.pending_answers import PendingAnswers
 
-_QUOTE = lazy_pattern(r'<(\w+) id="(?P<message_id>\w+)".*?</\1>', re.DOTALL)
+_QUOTE = lazy_pattern(r'(?P<head><(?P<tag>\w+) id="(?P<message_id>\w+)"[^>]*>).*?</(?P=tag)>', re.DOTALL)
 """In the quotes of a seed: what is quoted cannot close our tags."""
 CARRIED_TOKENS = {"lean": (1_000, 2_000), "normal": (5_000, 3_000), "full": (20_000, 4_000)}
 """Of the tail and of the evidence, by `compaction.carry`."""
@@ -273,15 +274,25 @@ class BoundaryPlanner:
 
         return await asyncio.to_thread(build)  # a long lineage takes time, and must not block the screen
 
-    async def renewed_seed(self, info: SessionInfo, seed: Seed, edited: Collection[str]) -> Seed:
+    async def renewed_seed(
+        self, info: SessionInfo, seed: Seed, edited: Collection[str], said: Sequence[Message]
+    ) -> Seed:
         """The seed that a session of this lineage would have now: its evidence, rules and quotes without what
-        the user edited since. Its summary is prose, and stays."""
+        the user edited since, and with what was restored. Its summary is prose, and stays."""
         scope = self._scope
         ledger = await load_ledger(self._session, scope.services.store, store_missing=False, before=info)
-        evidence = await self._evidence_of(ledger, info, self.token_budget(self._view.now()))
-        quotes = "\n".join(
-            quote[0] for quote in _QUOTE.finditer(seed.quotes) if quote["message_id"] not in edited
-        )
+        limits, texts = self.token_budget(self._view.now()), {message.id: message.text for message in said}
+        evidence = await self._evidence_of(ledger, info, limits)
+
+        def quote_again(quote: re.Match[str]) -> str:
+            name, was_edited = quote["message_id"], REMOVED in quote[0] or CUT in quote[0]
+            text = quoted(
+                texts.get(name, "").strip(), limits.longest_quote, self._gauge.count, f"recall {name}"
+            )
+            return f"{quote['head']}\n{safe(redact(text))}\n</{quote['tag']}>" if was_edited else quote[0]
+
+        found = _QUOTE.finditer(seed.quotes)
+        quotes = "\n".join(quote_again(quote) for quote in found if quote["message_id"] not in edited)
         loaded = tuple(item for item in seed.loaded if item.kind == "hook" or item.key in ledger.loaded)
         rules = (await carried_rules(scope, ledger)).text
         return msgspec.structs.replace(seed, evidence=evidence, rules=rules, quotes=quotes, loaded=loaded)
