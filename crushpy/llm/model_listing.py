@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -293,7 +293,7 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
     """None if there is no server, or another program: 8000 and 8080 are popular ports."""
-    models = await _if_answered(servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S))
+    models = await _if_answered(servers.ask_server, vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S)
     return None if models is None else ServerList(name, base, models=models)
 
 
@@ -323,6 +323,7 @@ def format_price(dollars: float | None) -> str:
 
 
 PROBE_SERVER_TIMEOUT_S = 2.0
+LOADING_PAUSE_S = 0.5
 MAX_NAMES = 20
 """Names of models in an error."""
 
@@ -342,6 +343,8 @@ async def open_provider(model: str, settings: Settings) -> tuple[Provider, serve
         served = await _require_ollama(endpoint, window)
     elif protocol == "chat" and window is None and _is_worth_asking(endpoint):
         protocol, served = await _ask_own_server(endpoint)
+    elif protocol == "chat" and vendors.on_loopback(endpoint.api_base):
+        served = servers.ServedModel(endpoint.served_name, slots=await _slots_once_loaded(endpoint))
     if protocol == "ollama" and served is not None:
         endpoint = structs.replace(endpoint, window=served.context_window)
     return factory.create_client(protocol, endpoint), served
@@ -354,6 +357,8 @@ async def choose_default(settings: Settings) -> str:
         return name
     endpoint = await asyncio.to_thread(factory.locate_endpoint, factory.UNNAMED, settings)
     where, usual = f"the server at {redact(endpoint.api_base)}", vendors.BY_NAME["openai"].default_model
+    if vendors.on_loopback(endpoint.api_base):
+        await _slots_once_loaded(endpoint)
     try:
         listed = await servers.ask_server(endpoint)
     except servers.ListFailed as error:
@@ -395,10 +400,9 @@ async def _require_ollama(endpoint: vendors.Endpoint, window: int | None) -> ser
 async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.ServedModel | None]:
     """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
     settings say otherwise: the other one cannot set the window."""
-    shown, listed, slots = await asyncio.gather(
-        _if_answered(servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S)),
-        _if_answered(servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)),
-        _if_answered(servers.ask_slots(endpoint, PROBE_SERVER_TIMEOUT_S)),
+    slots = await _slots_once_loaded(endpoint)
+    shown, listed = await asyncio.gather(
+        _if_answered(servers.show_ollama, endpoint), _if_answered(servers.ask_server, endpoint)
     )
     if shown and endpoint.protocol == "auto":
         return "ollama", shown
@@ -408,9 +412,26 @@ async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.Serv
     return "chat", found and structs.replace(found, slots=slots)
 
 
-async def _if_answered(question: Awaitable[T]) -> T | None:
+async def _slots_once_loaded(endpoint: vendors.Endpoint) -> int | None:
+    """How many requests the server answers at a time, if it is llama.cpp. On this machine: waits while it
+    loads its model, because it refuses everything until then."""
+    while True:
+        try:
+            return await servers.ask_slots(endpoint, PROBE_SERVER_TIMEOUT_S)
+        except servers.ListFailed as error:
+            loading = error.status == 503 and "loading" in error.message.lower()
+            if not (loading and vendors.on_loopback(endpoint.api_base)):
+                return None
+        await asyncio.sleep(LOADING_PAUSE_S)
+
+
+async def _if_answered(
+    question: Callable[..., Awaitable[T]],
+    endpoint: vendors.Endpoint,
+    timeout_s: float = PROBE_SERVER_TIMEOUT_S,
+) -> T | None:
     """The answer of a server; None if it cannot say."""
     try:
-        return await question
+        return await question(endpoint, timeout_s=timeout_s)
     except servers.ListFailed:
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scripted_llm import Raw, ScriptedLLM
-from support.talk import Talks
+from support.talk import MODEL, Talks
 from test_preparation import FULL, NEARLY, model, states, summaries
 
 from crushpy.core.events import READING_PROMPT, BoundaryCommitted, Progress
@@ -37,13 +37,17 @@ async def test_summary_is_prepared_only_if_the_server_has_another_slot(
 
 
 @pytest.mark.parametrize(("slots", "requests"), [(1, 2), (4, 3)])
-@pytest.mark.parametrize("small", ["", "openai/small"])
+@pytest.mark.parametrize(
+    "flags",
+    [{}, {"small_model": "openai/small"}, {f'models."{MODEL}".context_window': 20_000}],
+    ids=["same model", "small model", "window of the settings"],
+)
 async def test_title_is_asked_for_only_if_the_server_has_another_slot(
-    talks: Talks, llm: ScriptedLLM, slots: int, requests: int, small: str
+    talks: Talks, llm: ScriptedLLM, slots: int, requests: int, flags: dict[str, Any]
 ) -> None:
     has_slots(llm, slots)
     llm.always("A good title")
-    talk = await talks(interactive=True, flags={"small_model": small})
+    talk = await talks(interactive=True, flags=flags)
     await talk.ask("Explain the parser")
     await llm.wait_requests(requests - 1)
     await talk.ask("And the lexer")

@@ -1,16 +1,20 @@
 """Model servers on this machine: found at their ports; no other server is contacted or trusted."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from scripted_llm.server import ScriptedLLM
+from support.list_server import ListServer
 
 from crushpy.core.errors import UsageError
 from crushpy.llm import model_listing
-from crushpy.llm.model_listing import find_local_servers, local_ports
+from crushpy.llm.model_listing import choose_default, find_local_servers, local_ports, open_provider
+from crushpy.settings.schema import ProviderSettings, Settings
 
 NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
 
@@ -105,3 +109,51 @@ def test_the_usual_ports_are_those_of_the_servers_people_run() -> None:
 def test_unreadable_ports_are_an_error_that_names_them(text: str) -> None:
     with pytest.raises(UsageError, match="CRUSHPY_LOCAL_PORTS"):
         local_ports({"CRUSHPY_LOCAL_PORTS": text})
+
+
+class LoadingAnswers(dict[str, Any]):
+    """Those of a llama.cpp server that still loads its model for the first few questions."""
+
+    refusals = 3
+
+    def get(self, path: str, default: Any = None) -> Any:
+        if self.refusals:
+            self.refusals -= 1
+            return 503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
+        return super().get(path, default)
+
+
+ANSWERS = {
+    "/v1/models": {"data": [{"id": "qwen"}]},
+    "/props": {"total_slots": 1, "default_generation_settings": {"n_ctx": 16_384}},
+}
+
+
+async def test_server_that_loads_its_model_is_waited_for(
+    lister: ListServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_listing, "LOADING_PAUSE_S", 0.0)
+    settings = Settings(providers={"openai": ProviderSettings(api_base=f"{lister.url}/v1")})
+    lister.answers = LoadingAnswers(ANSWERS)
+    provider, served = await open_provider("openai/qwen", settings)
+    await provider.close()
+    assert served is not None
+    assert (served.context_window, served.slots) == (16_384, 1)
+    lister.answers = LoadingAnswers(ANSWERS)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert await choose_default(settings) == "openai/qwen"
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+async def test_interrupt_before_the_server_is_asked_leaves_no_question_behind(lister: ListServer) -> None:
+    settings = Settings(providers={"openai": ProviderSettings(api_base=f"{lister.url}/v1")})
+    lister.answers = {**ANSWERS, "/api/show": None}
+    for turns in range(12):  # of the event loop: the interrupt comes a little later each time
+        opening = asyncio.create_task(open_provider("openai/qwen", settings))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    lister.silent.set()
+    gc.collect()
