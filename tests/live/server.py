@@ -25,6 +25,7 @@ def main() -> None:
     params.n_ctx = WINDOW
     params.n_parallel = 1
     params.port = 0
+    params.sampling.temp = 0.0
     params.warmup = False
     params.verbosity = 0
     server = xllamacpp.Server(params)
