@@ -1,0 +1,1 @@
+"""Small tasks for a real model on this machine."""
