@@ -22,13 +22,14 @@ import msgspec
 from crushpy.context.facts import calls, said_in, touched_by
 from crushpy.context.hindsight import FIRST_REPLIES, Hindsight, Needs, Past, find_needs
 from crushpy.context.names import IDENTIFIER, PATH, ShownNames, count_names, generic_names
-from crushpy.core.messages import Message
+from crushpy.core.messages import Message, Usage
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.judged_boundaries import without_usage
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
 from crushpy.engine.compaction.replay import (
     RecordedSession,
     Recording,
+    Replay,
     ReplayChanges,
     Replayer,
     load_recording,
@@ -64,9 +65,12 @@ class Bench(NamedTuple):
 
     def starts(self, recording: Recording, changes: ReplayChanges) -> list[tuple[int, str]]:
         """How many messages precede each boundary of a replay, and what its child starts with."""
+        replay, starts = self.replay(recording, changes)
+        return [(boundary.number, start) for boundary, start in zip(replay.boundaries, starts, strict=True)]
+
+    def replay(self, recording: Recording, changes: ReplayChanges) -> tuple[Replay, list[str]]:
         replayer = Replayer(self.store, recording, self.settings, self.models, changes)
-        made = asyncio.run(replayer.run()).boundaries
-        return [(boundary.number, start) for boundary, start in zip(made, replayer.starts, strict=True)]
+        return asyncio.run(replayer.run()), replayer.starts
 
 
 class Cut:
@@ -311,6 +315,37 @@ def by_window(bench: Bench, recordings: Sequence[Recording]) -> Iterator[str]:
             yield f"| {policy} | " + " | ".join(shown) + " |"
 
 
+def by_carry(bench: Bench, recordings: Sequence[Recording]) -> Iterator[str]:
+    """What whole sessions cost with each `compaction.carry`, and which of the needed names they carried."""
+    yield "\n| window | carry | compactions | million input tokens | read from the cache | cost | names |"
+    yield "| --- " * 7 + "|"
+    for window in WINDOWS:
+        for carry in CARRIES:
+            total, made, names = Usage(), 0, list[tuple[int, int]]()
+            for recording in recordings:
+                changes = ReplayChanges(window=window, method="auto", carry=carry)
+                replay, starts = bench.replay(without_usage(recording), changes)
+                total, made = total + replay.usage, made + len(starts)
+                numbers = [boundary.number for boundary in replay.boundaries]
+                names += names_carried(bench, recording, list(zip(numbers, starts, strict=True)))
+            asked = total.total - total.output_tokens
+            cached = f"{total.cache_read_tokens / asked:.0%} | ${total.cost:.0f}"
+            row = f"{window // 1_000}k | {carry} | {made} | {asked / 1e6:.0f} | {cached}"
+            yield f"| {row} | {interval(names)} |"
+
+
+def names_carried(bench: Bench, recording: Recording, starts: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """The names needed after the boundaries of a replay, up to the next, and those carried, in a pair."""
+    messages, _ = _messages(recording.sessions)
+    found: list[tuple[int, int]] = []
+    ends = [number for number, _ in starts[1:]] + [len(messages)]
+    for (number, start), end in zip(starts, ends, strict=True):
+        cut = Cut(bench, messages[:number], messages[number:end], recording.sessions[-1].info.cwd)
+        judged = cut.judge(start)
+        found += [(len(judged.names), judged.carried)] if cut.is_long else []
+    return [_added(found)] if found else []
+
+
 def at_compactions(bench: Bench, recordings: Sequence[Recording]) -> Iterator[str]:
     """The table of the boundaries that other agents made."""
     found = [list(compacted(bench, recording)) for recording in recordings]
@@ -338,7 +373,8 @@ def at_compactions(bench: Bench, recordings: Sequence[Recording]) -> Iterator[st
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction.hindsight", description=__doc__)
     parser.add_argument("folder", type=Path, help="sessions of other agents")
-    folder = parser.parse_args().folder
+    parser.add_argument("--carry", action="store_true", help="also what whole sessions cost with each carry")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["CRUSHPY_HOME"] = home
         from crushpy.cli.workspace import load_models
@@ -347,10 +383,12 @@ def main() -> None:
         counter.start()
         counter.wait()
         bench = Bench(Store(Path(home) / "crushpy.db"), *load_models(), counter)
-        recordings = asyncio.run(load(folder, bench.store))
+        recordings = asyncio.run(load(options.folder, bench.store))
         print(f"{len(recordings)} sessions")
         for line in (*by_window(bench, recordings), *at_compactions(bench, recordings)):
             print(line)
+        for line in by_carry(bench, recordings) if options.carry else ():
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

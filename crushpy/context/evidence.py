@@ -27,6 +27,8 @@ NAMES_SHARE = 0.85
 """Of their room: the rest is for the files and commands that showed them."""
 NAMES_RESERVE = 4
 """At least this part of the whole limit is for names, before old commands."""
+MIN_NAME_TOKENS = 3
+"""Fewer names have fewer tokens, the comma included."""
 MIN_GROUP = 3
 """Fewer names are listed without the file or command that showed them."""
 MIN_FIRST_REPLY_TOKENS = 15
@@ -140,8 +142,7 @@ def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     room, held, least = room - spent, 0, room // NAMES_RESERVE
     for section in found.sections:
         if section.old and not held:
-            names = found.names.fill(room if found.lean else min(room, least), "\n".join(blocks))
-            held = count(names) + 1
+            held = found.names.reserve(room if found.lean else min(room, least), "\n".join(blocks))
             room -= held
         kept, spent = _fit(section, room, count)
         if kept:
@@ -171,8 +172,16 @@ class _NameList:
         self._prefix, self._redact = f"{cwd.rstrip('/')}/", redact
         shown = ShownNames(beside.replace(self._prefix, ""))
         texts = [name for name in names if name.name not in generic_names() and name.name not in shown]
-        self._names = [name for name in texts if redact(name.name) == name.name]
+        redacted = redact("\n".join(name.name for name in texts)).split("\n")
+        pairs = zip(texts, redacted, strict=False) if len(texts) == len(redacted) else ()
+        self._names = [name for name, text in pairs if text == name.name]
         self._count = lru_cache(maxsize=None)(count)
+
+    def reserve(self, room: int, beside: str) -> int:
+        """The tokens of `room` that the section will need."""
+        if len(self._names) * MIN_NAME_TOKENS > 2 * room:
+            return room
+        return self._count(self.fill(room, beside)) + 1
 
     def fill(self, room: int, beside: str) -> str:
         """The section, at most `room` tokens, without names that `beside` contains; empty if none fits."""
@@ -180,8 +189,9 @@ class _NameList:
         reserve = int(left * (1 - NAMES_SHARE))
         by_source = dict[str, list[str]]()
         for name in self._names:
-            cost = self._count(name.name) + 1
-            if cost > left - reserve or name.name in shown:
+            if left - reserve < MIN_NAME_TOKENS:
+                break
+            if name.name in shown or (cost := self._count(name.name) + 1) > left - reserve:
                 continue
             shown.add({name.name})
             by_source.setdefault(name.source, []).append(name.name)

@@ -107,7 +107,9 @@ def find_needs(past: "Past", after: Sequence[Message], *, size: Size) -> Needs:
     ran = {command.text for call, result in calls(after) if (command := command_of(call, result)) is not None}
     read, searched, tokens = _looked_up_again(past, after, size)
     replies = sum(message.role == "assistant" for message in after)
-    again = Hindsight(read_again=tuple(read), searched_again=searched, again_tokens=tokens, replies=replies)
+    again = Hindsight(
+        read_again=tuple(map(past.tidy, read)), searched_again=searched, again_tokens=tokens, replies=replies
+    )
     return Needs(
         past, names, tuple(command for command in past.commands if command in ran), tuple(lines), again
     )

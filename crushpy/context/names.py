@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 
 from crushpy.util.lazy_pattern import lazy_pattern
 
@@ -58,9 +59,13 @@ def words_in(text: str) -> set[str]:
     """Everything in `text` that counts as shown: names, and the parts of paths and dotted names."""
     found = set(_WORD.findall(text))
     found.update(_URL.findall(text) if "://" in text else ())
-    for token in set(_TOKEN.findall(text)):
-        found.update(name for name, _ in _names_of(token))
+    found.update(chain.from_iterable(map(_shown_by, set(_TOKEN.findall(text)))))
     return found
+
+
+@lru_cache(maxsize=50_000)
+def _shown_by(token: str) -> tuple[str, ...]:
+    return tuple(name for name, _ in _names_of(token))
 
 
 @lru_cache(maxsize=50_000)

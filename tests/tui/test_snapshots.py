@@ -28,6 +28,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from crushpy.core.app_commands import AppCommand
+from crushpy.core.events import HindsightKnown
 from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
@@ -480,6 +481,21 @@ def test_snapshot_of_the_rewind_preview(picture: Picture, llm: ScriptedLLM) -> N
         await app.say("/undo")
         await app.shows(RestorationScreen)
         await app.sees("cart.py")
+
+    assert picture(act)
+
+
+def test_a_compaction_in_hindsight(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await handed_off(app)
+        known = HindsightKnown("", needed=31, carried=28, reread_files=1, reread_tokens=1_200, final=False)
+        for key in app.chat.transcript.keys():  # noqa: SIM118
+            item = app.chat.transcript.item(key)
+            if isinstance(item, BoundaryItem):
+                app.chat.transcript.replace(key, msgspec.structs.replace(item, hindsight=known.words))
+        await app.sees("needed since: 31 names")
 
     assert picture(act)
 
