@@ -4,7 +4,11 @@ import json
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from support.command import Cli
@@ -96,15 +100,40 @@ def test_site_links_nothing_that_is_loaded_from_elsewhere(site: Path) -> None:
         assert loaded == [], page
 
 
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    """The site on loopback: browsers do not search pages opened from disk."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @needs_chromium
 @in_one_process
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
-async def test_site_is_readable_in_a_browser(site: Path, tmp_path: Path, width: int) -> None:
-    async with open_web_browser(
-        tmp_path, f"--window-size={width},900", "--allow-file-access-from-files"
-    ) as page:
+async def test_site_is_readable_in_a_browser(address: str, tmp_path: Path, width: int, scheme: str) -> None:
+    async with open_web_browser(tmp_path, f"--window-size={width},900") as page:
+        preferred = [{"name": "prefers-color-scheme", "value": scheme}]
+        await page.call("Emulation.setEmulatedMedia", features=preferred)
         for name in ("index", "quick-start", "settings", "benchmarks"):
-            await page.open(site / f"{name}.html")
+            await page.open(f"{address}/{name}.html")
             assert await page.run("document.querySelector('h1') !== null")
             assert await page.run("document.documentElement.scrollWidth <= window.innerWidth"), name
-        assert [address for address in page.requests if address.startswith("http")] == []
+            shown = await page.run("document.body.getAttribute('data-md-color-scheme')")
+            assert shown == ("slate" if scheme == "dark" else "default")
+        assert [link for link in page.requests if link.startswith("http") and address not in link] == []
+
+
+@needs_chromium
+@in_one_process
+async def test_search_finds_a_page(address: str, tmp_path: Path) -> None:
+    async with open_web_browser(tmp_path, "--window-size=1400,900") as page:
+        await page.open(f"{address}/index.html")
+        await page.run("document.querySelector('.md-search__input').focus()")
+        await page.type("undo-compaction")
+        found = "document.querySelector('.md-search-result__link')"
+        await page.until(found)
+        assert "compaction" in (await page.run(f"{found}.innerText")).lower()

@@ -62,13 +62,13 @@ class BrowserPage:
         assert "error" not in message, message
         return message["result"]
 
-    async def open(self, file: Path) -> float:
-        """Opens a file; seconds until it was loaded, and its scripts had run."""
+    async def open(self, page: Path | str) -> float:
+        """Opens a file or an address; seconds until it was loaded, and its scripts had run."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
         loaded = self._events["Page.loadEventFired"] = asyncio.Event()
         began = time.monotonic()
-        await self.call("Page.navigate", url=file.as_uri())
+        await self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         await asyncio.wait_for(loaded.wait(), ANSWER_TIMEOUT_S)
         await self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return time.monotonic() - began
