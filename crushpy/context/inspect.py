@@ -15,6 +15,7 @@ from crushpy.context.partition import Size
 from crushpy.context.tags import safe
 from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Seed, Usage
 from crushpy.core.own_tags import DIAGNOSTICS
+from crushpy.core.pastes import fold_pastes
 from crushpy.util.lazy_pattern import lazy_pattern
 
 _INSTRUCTIONS = lazy_pattern(
@@ -200,7 +201,11 @@ def _name(message: Message) -> str:
         text = f"{message.result.name}: {message.result.text}"
     else:
         notes = [part.text.removeprefix(ATTACHED) for part in message.parts if isinstance(part, Note)]
-        text = message.text or ", ".join(call.name for call in message.calls) or " ".join(notes)
+        text = (
+            fold_pastes(message.text, message.pasted)
+            or ", ".join(call.name for call in message.calls)
+            or " ".join(notes)
+        )
     return _short_line(text)
 
 

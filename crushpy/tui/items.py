@@ -9,6 +9,7 @@ from crushpy.context.overrides import SentState
 from crushpy.core import messages
 from crushpy.core.boundary import Boundary
 from crushpy.core.call_words import verb
+from crushpy.core.pastes import fold_pastes
 from crushpy.security.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
@@ -21,23 +22,6 @@ OWN_COMMAND = "!"
 """The name of a `ToolItem` for a command of the user, which the model does not see."""
 ASIDE = "btw"
 """The name of a `ToolItem` for a side question and its answer, which the model does not see."""
-
-
-MAX_PASTE_LINES, MAX_PASTE_CHARS = 10, 1_000
-"""A paste larger than either is folded to a mark."""
-
-
-def line_count(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n"))
-
-
-def too_large(text: str) -> bool:
-    return len(text) > MAX_PASTE_CHARS or line_count(text) > MAX_PASTE_LINES
-
-
-def paste_label(text: str) -> str:
-    size = line_count(text)
-    return f"pasted {size:,} lines" if size > 1 else f"pasted {len(text):,} characters"
 
 
 class UserItem(messages.Data, frozen=True):
@@ -53,14 +37,7 @@ class UserItem(messages.Data, frozen=True):
     @property
     def without_pastes(self) -> str:
         """The text with a mark for each large paste; unchanged if it consists of pastes only."""
-        parts: list[str] = []
-        typed, end = "", 0
-        for start, stop in self.pasted:
-            if too_large(self.text[start:stop]):
-                parts += [self.text[end:start].strip(), f"[{paste_label(self.text[start:stop])}]"]
-                typed, end = typed + parts[-2], stop
-        rest = self.text[end:].strip()
-        return " ".join(filter(None, (*parts, rest))) if parts and (typed or rest) else self.text
+        return fold_pastes(self.text, self.pasted)
 
 
 class ReplyItem(messages.Data, frozen=True):

@@ -178,7 +178,12 @@ class SessionBrowser:
         found: dict[str, list[SearchHit]] = {}
         many = max(MAX_SEARCH_HITS, (conversations or 0) * HITS_PER_CONVERSATION)
         states: dict[str, dict[str, SentState]] = {}
-        for hit in await self.store.search.find(words, within=within, cwd=cwd, limit=many):
+        hits = await self.store.search.find(words, within=within, cwd=cwd, limit=many)
+        if " " in words.strip() and '"' not in words:  # those with the whole phrase come first
+            phrase = await self.store.search.find(f'"{words.strip()}"', within=within, cwd=cwd, limit=many)
+            exact = {hit.message_id for hit in phrase}
+            hits = [*phrase, *(hit for hit in hits if hit.message_id not in exact)]
+        for hit in hits:
             if hit.session_id not in states:
                 overrides = await self.store.boundaries.load_overrides(hit.session_id)
                 states[hit.session_id] = sent_states(overrides)

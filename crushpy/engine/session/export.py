@@ -26,6 +26,7 @@ from crushpy.core.messages import (
     counted,
     headline,
 )
+from crushpy.core.pastes import paste_label, too_large
 from crushpy.core.paths import private_dir
 from crushpy.engine.session.session import LiveSession
 from crushpy.security.redact import Redactor
@@ -238,7 +239,9 @@ def _sections(message: Message, mark: str) -> list[str]:
         blocks.append(f"## Assistant{model}{mark}")
     for part in message.parts:
         match part:
-            case Text() | Note():
+            case Text():
+                blocks += _in_folds(part)
+            case Note():
                 blocks.append(_in_markdown(part.text))
             case Thinking():
                 text = _in_markdown(part.text)
@@ -279,6 +282,19 @@ _INDENTED_FENCE = lazy_pattern(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
 _LIST_MARK = lazy_pattern(r"[ \t>*+-]|\d{1,9}[.)][ \t]")
 _HEADING_MARK = lazy_pattern(r"#{1,6}(?:\s|$)")
 _CODE_OR_HTML = lazy_pattern(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])(?!U\+)")
+
+
+def _in_folds(part: Text) -> Iterator[str]:
+    """A prompt whose large pastes are folded."""
+    at = 0
+    for start, stop in part.pasted:
+        if too_large(pasted := part.text[start:stop]):
+            yield _in_markdown(part.text[at:start])
+            yield f"<details><summary>{paste_label(pasted)}</summary>"
+            yield _in_markdown(pasted)
+            yield "</details>"
+            at = stop
+    yield _in_markdown(part.text[at:])
 
 
 def _in_markdown(text: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from crushpy.context.overrides import SentState
 from crushpy.core import messages
+from crushpy.core.call_words import call_title
 from crushpy.engine.compaction.judged_boundaries import judge_stored
 from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
 from crushpy.engine.session.page_markup import as_nodes
@@ -212,7 +213,7 @@ def _present(part: messages.Part, plain: dict[str, Any]) -> None:
         case messages.Seed():
             plain["summary"] = as_nodes(plain.get("summary", ""))
         case messages.ToolCall():
-            plain["line"] = messages.headline(part.name, plain.get("args", {}))
+            plain["line"] = call_title(part.name, plain.get("args", {}))
         case messages.ToolResult():
             plain.pop("decision", None)
             plain["state"] = _ending(part)

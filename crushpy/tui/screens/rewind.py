@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from crushpy.core.messages import Diff, counted
+from crushpy.core.pastes import fold_pastes
 from crushpy.engine.rewind.rewinder import FileView, PointSummary
 from crushpy.security.sanitize import one_line
 from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, in_worker, spread
@@ -67,7 +68,7 @@ class RewindScreen(ListScreen[PointSummary, str]):
         return row.message.text
 
     def draw_row(self, row: PointSummary, width: int) -> Content:
-        prompt = Content(one_line(row.message.text) or "(an image)")
+        prompt = Content(one_line(fold_pastes(row.message.text, row.message.pasted)) or "(an image)")
         return spread(prompt, self._turn_figures(row, width * 2 // 3), width)
 
     def _turn_figures(self, row: PointSummary, width: int) -> Content:

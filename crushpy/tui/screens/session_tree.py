@@ -184,12 +184,16 @@ class SessionTreeScreen(OverlayScreen[str | None]):
             else:
                 self._shown.append(self._sessions[session_id])
         at = next((number for number, row in enumerate(self._shown) if row.session.id == current), 0)
-        self.query_one(RowList).show(len(self._shown), lambda number, _: self._label(self._shown[number]), at)
+        self.query_one(RowList).show(
+            len(self._shown), lambda number, width: self._label(self._shown[number], width), at
+        )
 
-    def _label(self, row: TreeRow) -> Content:
+    def _label(self, row: TreeRow, width: int) -> Content:
         session, boundary = row.session, row.boundary
         mark = ("◆ " if session.id == self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
+        long: list[str] = []
+        """What is left out first in a narrow list: the details beside it have that."""
         match row.relation:
             case "task":
                 words.append(f"task: {one_line(session.title)[:40]}")
@@ -202,14 +206,18 @@ class SessionTreeScreen(OverlayScreen[str | None]):
             tokens = tokens_words(boundary, boundary.reported_after, messages.short_count)
             carried = carried_words(of_this_boundary(boundary.facts), boundary.lineage)
             words += [f"{boundary.trigger} {tokens}".strip(), carried.partition(";")[0]]
+            long = [words[-1], words[-2]]
         elif boundary is not None:
             words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]
+            long = [words[-2]]
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]
         words[1:1] = ["here"] if session.id == self._here else []
         words[1:1] = ["tip"] if row.tip else []
         style = "bold" if row.tip or session.id == self._here else ""
         folds = any(other.under == session.id for other in self._sessions.values())
         fold = ("▶ " if session.id in self._folded else "▼ ") if folds else ""
+        while long and (len(self._guides[session.id]) + len(fold + mark + " · ".join(words))) > width:
+            words.remove(long.pop(0))
         line = f"{fold}{mark}{' · '.join(filter(None, words))}"
         return Content.assemble(self._guides[session.id], (line, style))
 

@@ -9,8 +9,8 @@ from textual.binding import Binding
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection, TextAreaTheme
 
+from crushpy.core.pastes import paste_label, too_large
 from crushpy.security.sanitize import clean
-from crushpy.tui.items import paste_label, too_large
 from crushpy.tui.textual_adapter import app_of, bindings_with_keymap, run_bound_action
 
 MAX_SHOWN = 20_000

@@ -14,7 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
-from crushpy.tui.items import too_large
+from crushpy.core.pastes import too_large
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.terminal.early_terminal import PLACEHOLDER

@@ -171,9 +171,7 @@
       change ? `+${change.added || 0} -${change.removed || 0}` : "",
     );
     const title = [
-      element("strong", "", call.name),
-      " ",
-      element("code", "", call.line || ""),
+      element("strong", "", call.line || call.name),
       words ? `  ${words}` : "",
       state ? element("span", "state", ` ${state}`) : "",
     ];
