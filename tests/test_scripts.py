@@ -89,8 +89,9 @@ def test_setup_leaves_a_current_environment_alone(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_the_installer_shows_its_progress(checkout: Path, tmp_path: Path, installer: str) -> None:
-    """Nothing silences the installer: its bar is what the first start shows."""
+def test_the_installer_writes_to_a_log_which_an_error_names(
+    checkout: Path, tmp_path: Path, installer: str
+) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
     (tmp_path / "programs").mkdir()
     told = 'case "$1" in --version) echo "uv 1.0";; *) echo "progress of $@";; esac\n'
@@ -101,8 +102,18 @@ def test_the_installer_shows_its_progress(checkout: Path, tmp_path: Path, instal
     done = run(checkout / "bin/setup", PATH=path, INSTALLER=installer)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "", "what crushpy prints may be piped"
-    assert done.stderr.count("progress of") >= 2
-    assert "--quiet" not in done.stderr
+    assert "progress of" not in done.stderr
+    log = checkout / ".venv/setup.log"
+    assert log.read_text().count("progress of") >= 2
+    failing = '[ "$1" = --version ] || { [ "$2" = pip ] && [ "$4" != install ]; } || exit 3\n'
+    program(tmp_path / "programs/uv", f"#!/bin/sh\n{told.replace('progress of', 'no room for')}{failing}")
+    python = '#!/bin/sh\n[ "$4" = install ] && echo "no room for $@" && exit 3\nexit 0\n'
+    (checkout / ".venv/bin/python").unlink()
+    program(checkout / ".venv/bin/python", python)
+    (checkout / ".venv/.installed-requirements").unlink()
+    done = run(checkout / "bin/setup", PATH=path, INSTALLER=installer)
+    assert done.returncode == 1
+    assert "no room for" in done.stderr and str(log) in done.stderr
 
 
 def test_a_folder_that_is_no_environment_is_not_removed(checkout: Path) -> None:

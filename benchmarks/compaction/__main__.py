@@ -31,13 +31,17 @@ def main() -> None:
     parser.add_argument(
         "--kit", action="store_true", help="what an outside kit finds, with --against beside ours"
     )
+    parser.add_argument("--save", action="store_true", help=f"with --against: writes {against.FIGURES.name}")
     chosen = parser.parse_args()
     if chosen.kit:
         print(asyncio.run(kit.table(chosen.against or [])))
         return
     if chosen.against is not None:
         sizes = QUICK if chosen.quick else BESIDE
-        print(asyncio.run(against.table(chosen.against, sizes, window=chosen.window)))
+        table = asyncio.run(against.table(chosen.against, sizes, window=chosen.window))
+        print(table)
+        if chosen.save:
+            against.FIGURES.write_text(f"{table}\n", "utf-8")
         return
     sizes = replace(QUICK if chosen.quick else scenario.Sizes(), generations=chosen.generations)
     asyncio.run(report(sizes, quick=chosen.quick, window=chosen.window))

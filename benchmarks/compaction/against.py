@@ -50,6 +50,10 @@ class NotDriven(Exception):
     """A package that could not be installed or run; the reason is for the table."""
 
 
+FIGURES = Path(__file__).with_name("figures.md")
+"""The last table that was saved: README and docs/benchmarks.md have their figures from it."""
+
+
 async def table(names: list[str], sizes: scenario.Sizes, *, window: int) -> str:
     """The table as Markdown, our own row first."""
     lines = [

@@ -7,6 +7,7 @@ from textual.widgets import Input
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.screens.choose import PaletteScreen
 from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.widgets.completer import command_completions
 
 __all__ = ["start"]
 
@@ -119,3 +120,37 @@ async def test_palette_shows_the_description_below_narrow_rows(start: Start) -> 
         await app.press("ctrl+p")
         await app.shows(PaletteScreen)
         await app.sees("Who decides when to compact: crushpy or the model.", "Enter Choose")
+
+
+async def test_commands_are_grouped_and_the_last_used_come_first(start: Start) -> None:
+    async with start(size=(120, 40)) as app:
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.sees("Context    Context Inspector", "Session    New Session", "Compact Now")
+        await app.press("escape")
+        await app.say("/status")
+        await app.press("escape")
+        await app.press("ctrl+p")
+        await app.sees("Last used  Status", "Context    Context Inspector")
+
+
+def test_the_slash_menu_is_ranked_by_use() -> None:
+    def offered(typed: str, *recent: str) -> list[str]:
+        return [row.insert.strip() for row in command_completions(APP_COMMANDS, typed, recent)]
+
+    assert offered("comp")[:2] == ["/compact", "/compaction"]
+    first = offered("re")
+    assert max(first.index("/sessions"), first.index("/rewind")) < first.index("/return")
+    assert offered("re", "return_to_parent")[0] == "/return"
+    assert offered("compaction", "compact")[0] == "/compaction", "what was typed in full"
+
+
+async def test_light_and_vim_can_be_typed(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.say("/theme light")
+        await app.until(lambda: "light" in app.app.theme, "a light theme")
+        await app.say("/vim")
+        await app.sees("with the keys of vim", "INSERT")
+        await app.say("/vim")
+        await app.sees("as usual")
