@@ -20,10 +20,14 @@ import termios
 import time
 import tracemalloc
 from fcntl import ioctl
+from functools import partial
 
 from benchmarks.samples import chunks, everyday, pathological
 
-PARTS = ("full", "rate", "open", "stall")
+PARTS = ("full", "rate", "open", "stall", "drawn200", "drawn20", "slow200", "slow20")
+LINK_BYTES_PER_S = 2_000
+"""What the terminal takes in the parts `slow`."""
+ANSWER_BYTES = 1_000
 COLUMNS, LINES = 120, 40
 
 
@@ -56,11 +60,14 @@ def run(part: str) -> dict[str, str]:
     tail = b""
     while process.poll() is None or select.select([terminal], [], [], 0)[0]:
         if select.select([terminal], [], [], 0.1)[0]:
+            slow = part.startswith("slow") and drawn > 8_000  # the first picture is not counted
             try:
-                data = os.read(terminal, 1 << 16)
+                data = os.read(terminal, LINK_BYTES_PER_S // 10 if slow else 1 << 16)
             except OSError:
                 break
             drawn += len(data)
+            if slow:
+                time.sleep(0.1)
             tail = (tail + data)[-4_000:]
     with open(report, encoding="utf-8") as file:
         said = file.read()
@@ -69,6 +76,9 @@ def run(part: str) -> dict[str, str]:
     figures: dict[str, str] = json.loads(said)
     if part in ("full", "rate"):
         figures["kB drawn"] = f"{drawn / 1000:.0f}"
+    if "drawn before" in figures:
+        answer = drawn - int(figures.pop("drawn before"))
+        figures["bytes drawn for each byte of the answer"] = f"{answer / ANSWER_BYTES:.1f}"
     return figures
 
 
@@ -244,7 +254,21 @@ def _memory() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-MEASURES = {"full": full_speed, "rate": steady_rate, "open": long_session, "stall": stalls}
+async def few_chunks(transcript: "Transcript", figures: dict[str, str], rate: int) -> None:
+    """A short answer in chunks of five bytes, so many a second."""
+    text = everyday(ANSWER_BYTES)
+    key = transcript.add(ReplyItem("", done=False))
+    clock = Clock()
+    for number, chunk in enumerate(chunks(text, len(text) // 5), 1):
+        transcript.stream(key, chunk)
+        await asyncio.sleep(max(0.0, number / rate - clock.wall()))
+    transcript.finish(key)
+    await asyncio.sleep(1.5)
+    figures["drawn before"] = "0"
+
+
+RATES = {f"{kind}{rate}": partial(few_chunks, rate=rate) for kind in ("drawn", "slow") for rate in (200, 20)}
+MEASURES = RATES | {"full": full_speed, "rate": steady_rate, "open": long_session, "stall": stalls}
 
 if __name__ == "__main__":
     if "--child" in sys.argv:

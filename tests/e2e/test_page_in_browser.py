@@ -188,7 +188,7 @@ async def test_damaged_and_empty_conversations_are_shown(tmp_path: Path) -> None
     async with open_web_browser(tmp_path) as page:
         await page.open(file)
         text = await page.run("document.getElementById('page').textContent")
-        for words in ("bash", "failed", "view", "no result", "No usage was recorded"):
+        for words in ("bash", "failed", "Read", "no result", "No usage was recorded"):
             assert words in text
         await no_complaints(page, file)
 

@@ -135,6 +135,7 @@ class LineScreen(DialogScreen[str | None]):
 MAX_RECENT = 5
 """Commands at the top that were used last."""
 GROUP_COLUMNS = 11
+MIN_COLUMNS_FOR_GROUPS = 50
 MIN_COLUMNS_FOR_HELP = 100
 """In narrower rows the help is shown below them."""
 
@@ -187,7 +188,7 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         key = self._keys.get(row.action) or row.key
         slash = f"/{row.slash}" if row.slash else ""
         names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
-        if not self.filter_text:
+        if not self.filter_text and width >= MIN_COLUMNS_FOR_GROUPS:
             title = Content.styled(f"{self._heading_of(row):<{GROUP_COLUMNS}}", "$text-muted") + title
         if width >= MIN_COLUMNS_FOR_HELP:
             title = Content.assemble(
