@@ -51,7 +51,7 @@ def _fixed(outcome: Outcome) -> bool:
 
 def _continued(outcome: Outcome) -> bool:
     """The model opened a new session, and both files are right."""
-    opened = any(e["type"] == "boundary" and e["trigger"] == "new_session" for e in outcome.events)
+    opened = any(e["type"] == "boundary" and e["trigger"] == "agent" for e in outcome.events)
     return opened and "4711" in outcome.text("batch.txt") and "heron" in outcome.text("host.txt")
 
 

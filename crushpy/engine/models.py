@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 SMALL_WINDOW = 32_768
 """Models whose window is no larger get the profile `small`, unless the settings say otherwise."""
+SMALL_REPLY_SHARE = 4
+"""In that profile a reply may take this part of the window, if its limit is unknown."""
 
 
 class Models:
@@ -231,9 +233,16 @@ class Models:
             tools=tuple(tool for tool in specs if not isinstance(tool, DeferredTool)),
             deferred=tuple(tool for tool in specs if isinstance(tool, DeferredTool)),
             web_search=self._web_search,
-            max_output_tokens=self.info(session.model).max_output_tokens,
+            max_output_tokens=self._longest_reply(session.model, profile),
             effort=self.settings.effort,
         )
+
+    def _longest_reply(self, model: str, profile: Profile) -> int | None:
+        """A small model may go on until its window is full; a larger one has no limit if it is unknown."""
+        known, window = self.info(model).max_output_tokens, self.window(model)
+        if known or profile == "full" or not window:
+            return known
+        return window // SMALL_REPLY_SHARE
 
     def llm_tools(self, session: SessionInfo) -> tuple[ToolSpec, ...]:
         """The tools that are offered only in `llm`, whatever the method is now; none for a task."""

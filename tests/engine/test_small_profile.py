@@ -129,3 +129,17 @@ async def test_another_model_gets_its_own_profile(talks: Talks, llm: ScriptedLLM
     assert sorted(offered(small)) == sorted(SMALL)
     assert "task" in offered(large)
     assert "Verify: run the tests" in large["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("window", "own", "limit"),
+    [(16_000, {}, 4_000), (16_000, {"max_output_tokens": 900}, 900), (64_000, {}, None)],
+)
+async def test_reply_in_a_small_window_has_a_limit(
+    talks: Talks, llm: ScriptedLLM, window: int, own: dict[str, int], limit: int | None
+) -> None:
+    llm.always("Done.")
+    chosen = {f'models."{MODEL}".{name}': value for name, value in own.items()}
+    talk = await talks(flags=flags(window, **chosen))
+    await talk.ask("go")
+    assert llm.requests[0].body.get("max_tokens") == limit
