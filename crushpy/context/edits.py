@@ -204,6 +204,7 @@ class _Planner:
                 self._make(override)
             for repeat in self._repeats() if edit.also else ():
                 if repeat.id not in self._made:
+                    self._asked.add(repeat.id)
                     for override in self._drop(repeat):
                         self._make(override)
             return

@@ -410,7 +410,7 @@ def meant_rule(sentence: str, rules: Sequence[RuleFact]) -> RuleFact | None:
             if _is_cjk(word):
                 found.update(word[at : at + 2] for at in range(len(word) - 1))
             elif len(word) >= MIN_STEM or word[0].isdigit():
-                found.add(word[: MIN_STEM + 1])
+                found.add(word[:MIN_STEM])
         return found
 
     asked = stems(sentence)

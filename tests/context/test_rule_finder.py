@@ -8,6 +8,7 @@ import pytest
 
 from crushpy.context.facts import FactReader
 from crushpy.context.ledger import Ledger
+from crushpy.context.standing_rules import meant_rule
 from crushpy.core.messages import Message, Text
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
@@ -223,6 +224,14 @@ def test_of_sixty_ordinary_tasks_at_most_one_is_taken_as_a_rule() -> None:
 @pytest.mark.parametrize("text", RULES.splitlines())
 def test_what_people_say_is_taken_as_a_rule(text: str) -> None:
     assert found(text) == [text]
+
+
+def test_a_request_to_end_a_rule_is_understood_in_another_form_of_its_word() -> None:
+    said = [Message(f"m{number}", "user", (Text(text),)) for number, text in enumerate(RULES.splitlines(), 1)]
+    facts = FactReader("/work", (), lambda: PHRASES).extract_all(said)
+    rules = Ledger().merged(facts, messages=len(facts), phrases=PHRASES).rules or ()
+    meant = meant_rule("Forget the rule about pushing.", rules)
+    assert meant is not None and meant.text == "don't push until i say so"
 
 
 def test_forty_rules_all_apply_beside_sixty_sentences_with_revoking_words() -> None:

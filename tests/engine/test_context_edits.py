@@ -328,6 +328,31 @@ async def test_a_prompt_that_a_seed_quotes_can_be_dropped_and_restored(
     assert SECRET in await asked(talk, llm)
 
 
+async def test_a_title_made_of_a_dropped_prompt_is_made_of_what_is_left(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Yes.")
+    talk = await talks(flags=WIDE)
+    await talk.ask(SECRET)
+
+    async def titles() -> list[str]:
+        listed = await talk.conversation.sessions.store.sessions.load_lineage(talk.conversation.info.id)
+        return [*{talk.conversation.info.title, *(info.title for info in listed)}]
+
+    first = found(talk, SECRET).id
+    await talk.conversation.context.edit([ContextEdit("drop", first)])
+    assert await titles() == ["[removed by the user]"]
+    await talk.ask("the second request")
+    second = found(talk, "the second request").id
+    await talk.conversation.context.compact()
+    assert await titles() == ["[removed by the user]"]
+    await talk.conversation.context.edit([ContextEdit("drop", second)])
+    await talk.conversation.context.edit([ContextEdit("restore", first)])
+    assert await titles() == [SECRET]
+    await talk.conversation.context.edit([ContextEdit("drop", first)])
+    assert SECRET not in await titles()
+
+
 async def test_a_prompt_removed_before_a_compaction_comes_back_in_its_quotes(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

@@ -25,7 +25,7 @@ from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.session.session import load_session
+from crushpy.engine.session.session import load_session, title_after_edits
 from crushpy.engine.session.tree import find_undoable, undo_compaction
 from crushpy.engine.side_calls import answer_aside
 from crushpy.llm.protocol import ModelInfo
@@ -209,7 +209,7 @@ class ContextService:
     async def _apply(self, effect: EditEffect, without_todos: Collection[str]) -> None:
         """Stores the edits with this session, and with those that undoing a compaction or returning from a
         branch leads back to. A seed that has facts of the messages is written again; the todos are those of
-        the last call that is left."""
+        the last call that is left, and a title made of a prompt is made again."""
         store, session = self._store, self._session
         edited = {override.message_id for override in effect.overrides}
         await session.add_overrides(effect.overrides)
@@ -231,6 +231,10 @@ class ContextService:
                 todos = todos_in(apply_overrides(lineage, edits))
             if todos != info.todos:
                 await (session.set_todos(todos) if is_here else store.sessions.update(info.id, todos=todos))
+            title = title_after_edits(info.title, lineage, edits)
+            if title != info.title:
+                change = session.set_title(title) if is_here else store.sessions.update(info.id, title=title)
+                await change
             if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
                 listing = msgspec.structs.replace(info, todos=todos)
                 renewed = await self._agent.planner.renewed_seed(listing, seed, edits, lineage)

@@ -5,7 +5,7 @@ A message enters the history when its record is committed.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ import msgspec
 
 from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.history import missing_results
-from crushpy.context.overrides import SentState, apply_overrides, by_message, sent_state, sent_states
+from crushpy.context.overrides import (
+    REMOVED,
+    SentState,
+    apply_overrides,
+    by_message,
+    sent_state,
+    sent_states,
+)
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
 from crushpy.core.boundary import BRANCH, Trigger
@@ -26,6 +33,7 @@ from crushpy.core.messages import (
     MessageOverride,
     Note,
     Origin,
+    Overrides,
     Seed,
     SentStatus,
     Text,
@@ -447,3 +455,14 @@ def title_of(prompt: str) -> str:
     """The first non-blank line, shortened."""
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "untitled")
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+def title_after_edits(title: str, lineage: Sequence[Message], edits: Overrides) -> str:
+    """A title that is the first line of a prompt: that of the first prompt that is left. Others stay."""
+
+    def titles(messages: Iterable[Message]) -> list[str]:
+        said = (message.text for message in messages if message.role == "user")
+        return [title_of(text) for text in said if text.strip()]
+
+    left = [found for found in titles(apply_overrides(lineage, edits)) if found != REMOVED]
+    return [*left, REMOVED][0] if title in (REMOVED, *titles(lineage)) else title
