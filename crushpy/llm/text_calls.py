@@ -26,7 +26,11 @@ _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
 _OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?")
 _CLOSING = lazy_pattern(rf"(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
-_BEGINNINGS = ('{"name"', "```", *(f"{mark}{tag}>" for tag in _TAGS for mark in ("<", "</")))
+_BEGINNINGS = (
+    *(f'{{"{key}"' for key in ("name", *ARGUMENT_KEYS)),
+    "```",
+    *(f"{mark}{tag}>" for tag in _TAGS for mark in ("<", "</")),
+)
 _MAX_BEGINNING_CHARS = 40
 _LINE_NUMBER = lazy_pattern(r"^\s*\d+\t", re.MULTILINE)
 _WORD = lazy_pattern(r"[^\W_]+")
@@ -41,6 +45,7 @@ class CallForm(Data, frozen=True):
     closing: str
     key: str
     indent: int
+    name_first: bool = True
 
     @property
     def kind(self) -> str:
@@ -145,7 +150,8 @@ def _parse(text: str, position: int) -> Iterator[tuple[int, _Block | None]]:
             position = text.find("\n", start) if "\n" in text[start:] else len(text)
             continue
         closed = _match_end(_CLOSING, text, end)
-        form = CallForm(text[position:start], text[end:closed], key, INDENTS[0])
+        name_first = list(found).index("name") < list(found).index(key)
+        form = CallForm(text[position:start], text[end:closed], key, INDENTS[0], name_first)
         same = (
             indent for indent in INDENTS if _write(name, found[key], form, indent) == text[position:closed]
         )
@@ -169,7 +175,8 @@ def _words(text: str) -> str:
 
 
 def _write(name: str, args: Any, form: CallForm, indent: int) -> str:
-    value = msgspec.json.encode({"name": name, form.key: args})
+    fields = {"name": name, form.key: args} if form.name_first else {form.key: args, "name": name}
+    value = msgspec.json.encode(fields)
     return f"{form.opening}{msgspec.json.format(value, indent=indent).decode()}{form.closing}"
 
 
