@@ -88,7 +88,7 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         lines.append(
             f"  {entry.message_id}  {DONE[entry.kind]}: {entry.before:,} -> {entry.after:,} tokens{suffix}"
         )
-    if effect.repeated:
+    if effect.repeated and not effect.also:
         lines.append("Add --also to drop what repeats the text, too.")
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
 from crushpy.context.facts import absolute, said_in
 from crushpy.context.overrides import LEVELS, SentState, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
@@ -74,6 +76,8 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     """Pins that repeat it. With `also` they are removed."""
     repeating_todos: tuple[str, ...] = ()
     """Todos that repeat it. With `also` they are removed."""
+    also: bool = False
+    """What repeats it goes as well."""
     outdates_summary: bool = False
     """The summary that the session started with was written from one of these messages."""
 
@@ -165,7 +169,7 @@ def effect_of_edits(
     )
     for edit in wanted:
         planner.add(edit)
-    return planner.effect(pins, todos)
+    return msgspec.structs.replace(planner.effect(pins, todos), also=any(edit.also for edit in wanted))
 
 
 class _Planner:
@@ -386,7 +390,8 @@ def effect_words(effect: EditEffect) -> str:
     words = f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
     for what, repeats in effect.repeated:
         repeat = "repeats" if len(repeats) == 1 else "repeat"
-        words += f". {counted(len(repeats), what)} {repeat} the text: {', '.join(map(str, repeats))}"
+        repeat = f"that {repeat} the text removed" if effect.also else f"{repeat} the text"
+        words += f". {counted(len(repeats), what)} {repeat}: {', '.join(map(str, repeats))}"
     return words + (f". {OUTDATED}: /compact writes it again" if effect.outdates_summary else "")
 
 

@@ -139,6 +139,9 @@ def test_what_repeats_a_dropped_text_is_named_and_dropped_with_also(
     prompt, reply = (message["id"] for message in messages(cli, session))
     told = cli("sessions", "context", session, "--drop", prompt, "--dry-run").stdout
     assert f"1 message repeats the text: {reply}" in told and "Add --also" in told
-    cli("sessions", "context", session, "--drop", prompt, "--also")
+    cli("sessions", "pin", session, "--text", "key-4711-hush")
+    told = cli("sessions", "context", session, "--drop", prompt, "--also").stdout
+    assert "2 messages dropped:" in told and "1 pin that repeats the text removed: 1" in told
+    assert "Add --also" not in told and "its unit" not in told
     assert {row["message_id"] for row in context(cli, session)["rows"] if row["state"]} == {prompt, reply}
     assert "  [dropped]" in cli("sessions", "search", "4711").stdout

@@ -393,7 +393,7 @@ class InspectorScreen(OverlayScreen[None]):
             self.action_refresh_figures()
             tell(self, f"Done: {effect_words(effect)}.")
         else:
-            more = " (a drops them, too)" if effect.repeated else ""
+            more = " (a drops them, too)" if effect.repeated and not effect.also else ""
             self.confirm(repr(edit), f"{effect_words(effect)}{more}.\nPress again to confirm, Esc to cancel.")
 
     @on(RowList.Highlighted)
