@@ -16,7 +16,7 @@ RECIPES = {title: text for title, _, text in (part.partition("\n") for part in A
 BLOCK = re.compile(r"(?:`([\w./-]+)`[^`\n]*:\n\n)?```(\w+)\n(.*?)```", re.DOTALL)
 """A block of code; before one that is a new file stands its path."""
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_800)]  # of several commands, 600 s for each
 
 
 def test_recipes_are_found() -> None:

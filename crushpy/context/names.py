@@ -73,12 +73,13 @@ def _names_of(token: str) -> tuple[tuple[str, str], ...]:
     token = token.removeprefix("./").strip(".-+").rstrip("/")
     if len(token) > MAX_NAME_CHARS or len(token) < 4:
         return ()
-    if _VERSION.fullmatch(token) or _HASH.fullmatch(token) or _DIGITS.fullmatch(token):
+    numbers = (_VERSION, _HASH, _DIGITS) if any(map(str.isdigit, token)) else ()
+    if any(pattern.fullmatch(token) for pattern in numbers):
         return ((token, NUMBER),)
     if "/" in token:
         is_path = "/" in token[1:] or "." in token  # `/span` is a tag, `/compact` a command
         return ((token, PATH),) if is_path and len(token) > 4 else ()
-    if _FILE.fullmatch(token):
+    if "." in token and _FILE.fullmatch(token):
         return ((token, PATH),)
     return tuple((part, IDENTIFIER) for part in token.split(".") if is_identifier(part))
 
@@ -87,6 +88,7 @@ def is_identifier(word: str) -> bool:
     """Whether `word` is a name of several parts: camelCase, snake_case or kebab-case."""
     return (
         len(word) >= MIN_IDENTIFIER_CHARS
+        and not (word.isalpha() and word.islower())
         and _IDENTIFIER.fullmatch(word) is not None
         and _TWO_PARTS.search(word) is not None
     )

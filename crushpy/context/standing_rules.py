@@ -253,9 +253,9 @@ _ABBREVIATION = lazy_pattern(
 
 def _hide(text: str) -> str:
     """`text` with the same length and lines; all that is not the user's own prose is blanked."""
-    text = _FENCE.sub(_blank, text)
+    text = _FENCE.sub(_blank, text) if "`" in text or "~~~" in text else text
     at, pieces, unclosed = 0, list[str](), set[str]()
-    for tag in _TAG.finditer(text):
+    for tag in _TAG.finditer(text) if "<" in text else ():
         close = text.find(f"</{tag[1]}", tag.end()) if tag.start() >= at and tag[1] not in unclosed else at
         if close < 0:
             unclosed.add(tag[1])

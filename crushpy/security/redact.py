@@ -136,7 +136,8 @@ class Redactor:
         if not _SEPARATOR.search(text):
             return text
         shown = self._count("authorization header", text, _AUTHORIZATION.sub(_hide_authorization, text))
-        shown = self._count("password in an address", shown, _URL_PASSWORD.sub(rf"\1{MARK}", shown))
+        if "://" in shown:
+            shown = self._count("password in an address", shown, _URL_PASSWORD.sub(rf"\1{MARK}", shown))
         return self._count("value of a secret's name", shown, _ASSIGNMENT.sub(_hide_assigned, shown))
 
     def data(self, value: Any, *, whole: bool = False) -> Any:
