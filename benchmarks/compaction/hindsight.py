@@ -201,13 +201,19 @@ async def load(folder: Path, store: Store) -> list[Recording]:
 
 def supposed(bench: Bench, recording: Recording, window: int) -> Iterator[tuple[Cut, str]]:
     """Where the window would have been full, and what crushpy carries there."""
+    for _, cut, start in supposed_cuts(bench, recording, window):
+        yield cut, start
+
+
+def supposed_cuts(bench: Bench, recording: Recording, window: int) -> Iterator[tuple[int, Cut, str]]:
+    """The same, each after the number of messages before it."""
     messages, ends = _messages(recording.sessions)
     changes = ReplayChanges(window=window, method="auto")
     for number, start in bench.starts(without_usage(recording), changes)[:MAX_BOUNDARIES]:
         end = next((end for end in ends if end > number), len(messages))
         cut = Cut(bench, messages[:number], messages[number:end], recording.sessions[-1].info.cwd)
         if cut.is_long:
-            yield cut, start
+            yield number, cut, start
 
 
 def compacted(bench: Bench, recording: Recording) -> Iterator[tuple[Cut, dict[str, str]]]:
