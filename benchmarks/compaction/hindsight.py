@@ -344,8 +344,8 @@ def names_carried(bench: Bench, recording: Recording, starts: list[tuple[int, st
     """The names needed after the boundaries of a replay, up to the next, and those carried, in a pair."""
     messages, _ = _messages(recording.sessions)
     found: list[tuple[int, int]] = []
-    ends = [number for number, _ in starts[1:]] + [len(messages)]
-    for (number, start), end in zip(starts, ends, strict=True):
+    ends = [*(number for number, _ in starts[1:]), len(messages)]
+    for (number, start), end in zip(starts, ends, strict=False):
         cut = Cut(bench, messages[:number], messages[number:end], recording.sessions[-1].info.cwd)
         judged = cut.judge(start)
         found += [(len(judged.names), judged.carried)] if cut.is_long else []

@@ -63,7 +63,7 @@ def test_lines_that_an_edit_reproduces_are_counted_apart() -> None:
 
 
 def test_files_read_again_are_named_with_their_tokens() -> None:
-    found = judged([*viewed("src/a.py")], "", [*viewed("src/a.py"), *viewed("src/b.py")])
+    found = judged([*viewed("/work/src/a.py")], "", [*viewed("/work/src/a.py"), *viewed("/work/src/b.py")])
     assert found.read_again == ("src/a.py",)
     assert found.again_tokens == 10
 
