@@ -19,7 +19,9 @@ MODULES = {
 """Functions that count only as an attribute of their module, since their names are common."""
 
 LAUNCHER = {
-    "sandbox/supervisor_handle.py": "starts a supervisor: all commands, hooks, language servers and set-ups",
+    "sandbox/supervisor_handle.py": "starts supervisors for commands, hooks, language servers, set-ups and"
+    " status lines, and says how our process for MCP has to start a server",
+    "extensions/mcp/mcp_helper.py": "MCP servers, only as `prepare_start` of the launcher says",
     "sandbox/supervisor/main.py": "runs them, inside the sandbox",
     "sandbox/supervisor/landlock.py": "a process of the supervisor",
 }
@@ -31,11 +33,8 @@ OTHERS = {
     "tools/search/ripgrep.py": "ripgrep, found outside the project, without its settings",
     "tools/web/page_visit.py": "our own converter of pages, which can be killed",
     "util/helper_process.py": "our own code in a process that imports slow libraries",
-    "extensions/mcp/mcp_helper.py": "MCP servers: a project's by `started_inside`, which gives bubblewrap no"
-    " environment; others with the environment of commands",
     "fleet/task_process.py": "forks itself for each task of a fleet",
     "tui/terminal/clipboard.py": "the system's clipboard program, with fixed words",
-    "tui/status_presenter.py": "`status_line.command`, which only the user's own settings may set",
     "tui/widgets/file_finder.py": "git or ripgrep for completion, found outside the project",
     "tui/widgets/external_editor.py": "the user's editor",
     "cli/template.py": "the user's editor",

@@ -11,6 +11,7 @@ from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
 from crushpy.engine.runtime import AskUser
+from crushpy.sandbox.supervisor_handle import Wrapper
 from crushpy.security.private_files import read_stored
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
@@ -133,7 +134,7 @@ class McpServers:
 
         environment = self._environment
 
-        def confine(settings: McpServerSettings) -> list[str]:
+        def confine(settings: McpServerSettings) -> Wrapper:
             try:
                 return self._jobs.confinement.wrapper(Privileges(network=settings.network))
             except OSError as error:

@@ -1,12 +1,15 @@
-"""Shell commands of the user: run at once, bounded, ended with the app. The agent does not see them."""
+"""Shell commands of the user, also for the status bar: bounded, ended with the app. The agent does not see
+them."""
 
 import asyncio
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Terminal
+from crushpy.security.sanitize import one_line
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output
 from crushpy.tools.shell.jobs import Jobs
@@ -15,6 +18,7 @@ from crushpy.tools.truncate import HeadTail
 from crushpy.util.spawn import spawn
 
 COMMAND_TIMEOUT_S = 600.0
+MAX_LINE_CHARS = 2_000
 LIVE_CHARS = 10_000
 """Head and tail of the output, while it runs."""
 
@@ -34,9 +38,10 @@ class Watcher(Protocol):
 class OwnCommands:
     """The running commands and their background processes. Nothing is stored."""
 
-    def __init__(self, cwd: Path) -> None:
-        self._cwd = cwd
+    def __init__(self, cwd: str) -> None:
+        self._cwd = Path(cwd)
         self._jobs = Jobs(whole_environment=True)  # commands of the user get the whole environment
+        self._warm = False
         self._running: set[asyncio.Task[None]] = set()
 
     @property
@@ -58,6 +63,27 @@ class OwnCommands:
         task = spawn(_watch(process, command, watcher))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    async def first_line(self, command: str, cwd: Path, given: bytes, limit: float) -> tuple[str, str]:
+        """The first line that a command prints which reads `given`, or why there is none. `limit`: in
+        seconds; then it is killed, with all that it started."""
+        if not self._warm:
+            self._warm = True  # the time of the launcher's start does not count
+            await self._jobs.run(":", Path("/"), Output(None)).finish(COMMAND_TIMEOUT_S)
+        output = Output(None, limit=MAX_LINE_CHARS)
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            process = self._jobs.run(command, cwd, output, streams=(Output(None), file.fileno()))
+        try:
+            in_time = await process.finish(limit)
+        finally:
+            await process.kill()
+        if not in_time:
+            return "", f"took more than {limit:g} s"
+        code = process.exit_code
+        line = one_line(output.take().text.split("\n")[0])
+        return line, f"exit code {code}" if code else ""
 
     def stop(self) -> bool:
         """Ends the running commands; a second call kills them at once. False if none runs."""

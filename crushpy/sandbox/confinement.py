@@ -24,7 +24,7 @@ from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_
 from crushpy.sandbox.protected_files import IN_BACKGROUND, ProtectedFiles
 from crushpy.sandbox.repository import is_git_folder
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
-from crushpy.sandbox.supervisor_handle import Supervisor
+from crushpy.sandbox.supervisor_handle import Supervisor, Wrapper
 from crushpy.security.safe_open import make_folders
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Unconfined:
         self._was_busy = self._is_busy()
         return messages
 
-    def wrapper(self, needs: Privileges) -> list[str]:
-        """The sandbox and its options, for `started_inside`. Raises OSError if it runs no single programs."""
+    def wrapper(self, needs: Privileges) -> Wrapper:
+        """The sandbox for a single program. Raises OSError if it runs none."""
         raise OSError(f"there is no sandbox for it: {self.sandbox.why_not}")
 
     def inside(self, path: Path) -> Path:
@@ -228,9 +228,11 @@ class Bubblewrap(Unconfined):
             self._proxies[hosts] = proxy
         return self._proxies[hosts]
 
-    def wrapper(self, needs: Privileges) -> list[str]:
+    def wrapper(self, needs: Privileges) -> Wrapper:
         network = [] if needs.network else ["--unshare-net"]
-        return [self.sandbox.program, *network, *NAMESPACES, *self._view_options(needs)]
+        command = (self.sandbox.program, *network, *NAMESPACES, *self._view_options(needs))
+        scoped = ("scoped=1",) if needs.network else ()
+        return Wrapper(command, (*self._limits.words(), "sockets=1", *scoped))
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         tmp = self.outside(self._private.tmp)
@@ -345,7 +347,7 @@ class Landlock(Bubblewrap):
             variables["PRE_COMMIT_HOME"] = str(own)
         return variables
 
-    def wrapper(self, needs: Privileges) -> list[str]:
+    def wrapper(self, needs: Privileges) -> Wrapper:
         raise OSError(f"{self.sandbox.name} cannot run it; bubblewrap can")
 
     def _overlay_kind(self) -> OverlayKind:

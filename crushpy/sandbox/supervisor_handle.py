@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from crushpy.core.messages import Data
+
 _ROOT = str(Path(__file__).parents[2])
 _IMPORT = "import sys; sys.path.append(sys.argv.pop(1)); from crushpy.sandbox.supervisor import main; main."
 _MAX_ERROR_BYTES = 2_000
@@ -259,22 +261,35 @@ class Supervisor:
         return ""
 
 
+class Wrapper(Data, frozen=True):
+    """A sandbox for a single program."""
+
+    command: tuple[str, ...] = ()
+    """The sandbox and its options; empty: none."""
+    words: tuple[str, ...] = ()
+    """The limits of the program, as of a supervisor."""
+
+
 @contextmanager
-def started_inside(
-    wrapper: Sequence[str], arguments: Sequence[str], cwd: str, environment: Mapping[str, str]
+def prepare_start(
+    wrapper: Wrapper, arguments: Sequence[str], cwd: str, environment: Mapping[str, str]
 ) -> Generator[tuple[list[str], tuple[int, ...]]]:
-    """The command line that starts a program in a sandbox, and the descriptors that it needs.
+    """The command line that starts a program of somebody else without a supervisor, and the descriptors that
+    it needs.
 
     Start it in `/` with an empty environment. The program, its arguments and its environment are read inside:
     out here a variable could load a library into the sandbox itself, and other users can read command lines.
     """
     order = _write_order(arguments, cwd, environment)
-    options = _write_to_file(wrapper[1:])
+    command, files = [*_python("become"), str(order), *wrapper.words], [order]
     try:
-        yield [wrapper[0], "--args", str(options), "--", *_python("become"), str(order)], (options, order)
+        if wrapper.command:
+            files.append(_write_to_file(wrapper.command[1:]))
+            command = [wrapper.command[0], "--args", str(files[1]), "--", *command]
+        yield command, tuple(files)
     finally:
-        os.close(order)
-        os.close(options)
+        for file in files:
+            os.close(file)
 
 
 def _python(function: str) -> list[str]:

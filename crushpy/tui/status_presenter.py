@@ -1,11 +1,9 @@
 """Updates status bar, context strip and mode chip from events and from the state of the conversation."""
 
 import asyncio
-import os
-from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,11 +18,11 @@ from crushpy.tui.widgets.status_bar import ModeChip, Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.engine.user_commands import OwnCommands
     from crushpy.tui.widgets.side_panel import SidePanel
 
 COMMAND_TIMEOUT_S = 0.3
-MAX_LINE_BYTES = 2_000
-"""For the user's own command."""
+"""Of the user's own command."""
 READING_PAUSE_S = 0.1
 """Between two readings of the gauge while calls end."""
 _UNSEEN = (events.TextDelta, events.ThinkingDelta, events.ToolOutput, events.Progress, events.TaskProgress)
@@ -34,7 +32,10 @@ _UNSEEN = (events.TextDelta, events.ThinkingDelta, events.ToolOutput, events.Pro
 class StatusPresenter:
     """Sets the widgets' state when something changed: nothing is drawn while the agent is idle."""
 
-    def __init__(self, bar: StatusBar, strip: ContextStrip, chip: ModeChip) -> None:
+    def __init__(
+        self, bar: StatusBar, strip: ContextStrip, chip: ModeChip, own: "Callable[[], OwnCommands]"
+    ) -> None:
+        self._own = own
         self._bar, self._strip, self._chip = bar, strip, chip
         self._conversation: Conversation | None = None
         self._reading_due = False
@@ -130,18 +131,7 @@ class StatusPresenter:
 
     async def _show_line(self, command: str, cwd: str, told: bytes) -> None:
         """The last line stays if the command fails or takes too long; without one, the bar says that."""
-        process = await asyncio.create_subprocess_shell(
-            command, PIPE, PIPE, stderr=DEVNULL, cwd=cwd, start_new_session=True
-        )
-        try:
-            output, _ = await asyncio.wait_for(process.communicate(told), COMMAND_TIMEOUT_S)
-            line = one_line(output[:MAX_LINE_BYTES].decode(errors="replace").split("\n")[0])
-            failure = f"exit code {process.returncode}" if process.returncode else ""
-        except TimeoutError:
-            line, failure = "", f"took more than {COMMAND_TIMEOUT_S} s"
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, SIGKILL)  # also what it started
+        line, failure = await self._own().first_line(command, Path(cwd), told, COMMAND_TIMEOUT_S)
         if not failure:
             self.set(line=line)
         elif not self._bar.state.line:

@@ -18,6 +18,7 @@ from crushpy.extensions.mcp.configuration import configured_servers
 from crushpy.extensions.mcp.mcp_process import McpProcess
 from crushpy.permissions.consents import add_consent
 from crushpy.permissions.trust import add_trusted
+from crushpy.sandbox.confinement import ResourceLimits
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.sandbox.supervisor.process_control import descendants, list_parents
 
@@ -75,6 +76,14 @@ async def test_definition_of_a_project_is_unknown_to_the_process_of_the_sandbox(
         assert (folder / "environ").read_bytes() == b""
         assert b"of-project" not in (folder / "cmdline").read_bytes()
         assert (folder / "cwd").readlink() == Path("/")
+
+
+async def test_server_of_a_project_has_the_limits_of_commands(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    line = "ulimit -f > limit; exec python3 server.py 1 tell_start word-of-project"
+    await start(talks, llm, workspace, command="bash", args=["-c", line])
+    assert int((workspace / "limit").read_text()) * 1_024 == ResourceLimits().file_mb * 1_000_000
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="a library has to be compiled")

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from crushpy.extensions.mcp.login_index import wants_login
 from crushpy.extensions.mcp.mcp_process import Heard, McpError, McpProcess, login_needed
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec, Verb
 from crushpy.permissions.consents import Kind, add_consent, find_consent, has_consent, show_difference
+from crushpy.sandbox.supervisor_handle import Wrapper
 from crushpy.security.private_files import read_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
@@ -42,8 +43,8 @@ SEARCH_WAIT_S = 10.0
 """How long a search of several servers waits for those whose tools are not known yet."""
 MAX_PROBLEMS = 50
 
-Confine = Callable[[McpServerSettings], Sequence[str]]
-"""The sandbox to run a server in, and its options. Raises ToolError if there is none."""
+Confine = Callable[[McpServerSettings], Wrapper]
+"""The sandbox to run a server in. Raises ToolError if there is none."""
 Elicit = Callable[[str, Json], Awaitable[Json]]
 """Asks the user what a server wants to know; returns the answer in the form of the protocol."""
 
@@ -243,8 +244,9 @@ class McpHub:
         secret = os.environ.get(settings.oauth.client_secret_env, "")
         fields: Json = msgspec.structs.asdict(settings)
         if not settings.url:
-            wrapper = self._confine(settings) if settings.sandbox == "project" else ()
-            given = (settings.env or {}).items() if config.origin != "user" and not wrapper else ()
+            wrapper = self._confine(settings) if settings.sandbox == "project" else Wrapper()
+            alone = config.origin != "user" and not wrapper.command
+            given = (settings.env or {}).items() if alone else ()
             if loaders := [name for name, value in given if loads_code(name, value, str(self._cwd))]:
                 raise ToolError(
                     f"The MCP server {config.name} is not started without a sandbox: its definition sets"
@@ -252,7 +254,7 @@ class McpHub:
                 )
             cwd = str(self._cwd / Path(settings.cwd).expanduser())
             environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
-            fields |= {"wrapper": tuple(wrapper), "cwd": cwd, "env": environment}
+            fields |= {"wrapper": wrapper, "cwd": cwd, "env": environment}
         fields |= {
             "client_secret": secret,
             "private_hosts": self._private_hosts,

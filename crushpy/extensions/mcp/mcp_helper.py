@@ -13,7 +13,7 @@ import signal
 import subprocess
 import warnings
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, Literal
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
-from crushpy.sandbox.supervisor_handle import started_inside
+from crushpy.sandbox.supervisor_handle import prepare_start
 from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import encode_line, listen, take_pipes
 from crushpy.util.pending_answers import PendingAnswers
@@ -187,20 +187,15 @@ class ServerConnection:
 
     async def _start_command(self) -> asyncio.subprocess.Process:
         spec = self._spec
-        command, cwd, environment = (spec.command, *spec.args), spec.cwd or "/", spec.env or {}
-        descriptors: tuple[int, ...] = ()
-        with ExitStack() as stack:
-            if spec.wrapper:
-                inside = started_inside(spec.wrapper, command, cwd, environment)
-                command, descriptors = stack.enter_context(inside)
-                cwd, environment = "/", {}
+        arguments, cwd, environment = (spec.command, *spec.args), spec.cwd or "/", spec.env or {}
+        with prepare_start(spec.wrapper, arguments, cwd, environment) as (command, descriptors):
             return await asyncio.create_subprocess_exec(
                 *command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment,
-                cwd=cwd,
+                env={},
+                cwd="/",
                 pass_fds=descriptors,
                 start_new_session=True,
                 limit=CHUNK_BYTES,  # an answer waits for all that is read ahead of it

@@ -5,14 +5,15 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.messages import Data, Json
+from crushpy.sandbox.supervisor_handle import Wrapper
 from crushpy.settings.schema import McpServerSettings
 
 
 class ServerSpec(McpServerSettings, frozen=True):
     """How to reach a server. `env` is the whole environment of its command."""
 
-    wrapper: tuple[str, ...] = ()
-    """The sandbox around the command, and its options."""
+    wrapper: Wrapper = Wrapper()
+    """The sandbox around the command."""
     client_secret: str = ""
     private_hosts: bool = False
     """Whether endpoints on this machine and in private networks are accepted, and http on loopback."""

@@ -135,12 +135,34 @@ def _read_order(order: int) -> tuple[list[bytes], dict[bytes, bytes]]:
 
 
 def become() -> None:
-    """Becomes the program of an order. Argument: the order's descriptor."""
-    restrict_sockets()
+    """Becomes the program of an order. Arguments: the order's descriptor, and options as of `main`."""
     order = int(sys.argv[1])
+    limits = _restrict(_read_options())
     arguments, environment = _read_order(order)
     os.close(order)
-    os.execvpe(arguments[0], arguments, environment)  # noqa: S606
+    _set_limits(limits)
+    for each in _RESET_SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    try:
+        os.execvpe(arguments[0], arguments, environment)  # noqa: S606
+    except OSError as error:
+        os.write(2, b"%s: %s\n" % (arguments[0], os.strerror(error.errno or 0).encode()))
+        os._exit(127)
+
+
+def _read_options() -> dict[str, str]:
+    return dict(word.split("=", 1) for word in sys.argv[2:])
+
+
+def _restrict(options: dict[str, str]) -> CommandLimits:
+    """Closes to this process, and to all that it starts, what the options name. Returns their limits."""
+    if "sockets" in options:
+        restrict_sockets()
+    if "scoped" in options:
+        from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
+
+        isolate_abstract_sockets()
+    return {name: int(options.get(name, "0")) for name in ("processes", "memory", "file_size")}
 
 
 def _set_limits(limits: CommandLimits) -> None:
@@ -366,7 +388,7 @@ def _start_forwarder(port: int, path: str, link: socket.socket) -> int:
 
 def main() -> None:
     """Arguments: the socket's descriptor, then NAME=VALUE words."""
-    options = dict(word.split("=", 1) for word in sys.argv[2:])
+    options = _read_options()
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     if "landlock" in options:
@@ -375,14 +397,7 @@ def main() -> None:
         enter_landlock(int(options["landlock"]), link, network=options["network"] == "1")
     control.process_control(control.PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
     control.process_control(control.PR_SET_CHILD_SUBREAPER, 1)
-    if "sockets" in options:
-        restrict_sockets()
-    if "scoped" in options:
-        from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
-
-        isolate_abstract_sockets()
-    limits = {name: int(options.get(name, "0")) for name in ("processes", "memory", "file_size")}
-    supervisor = _Supervisor(link, limits)
+    supervisor = _Supervisor(link, _restrict(options))
     if "proxy" in options:
         supervisor.helpers.add(_start_forwarder(int(options["port"]), options["proxy"], link))
     gc.disable()

@@ -292,16 +292,14 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
-        from crushpy.engine.user_commands import OwnCommands
         from crushpy.tui.user_command_blocks import CommandBlock
 
         dismiss_toasts(self)
         self.greeter.end_card()
-        self.own = self.own or OwnCommands(Path(self.options.cwd))
         shared = event.command.startswith("!")
         give = self.prompt.paste_text if shared else None
         command = event.command.removeprefix("!").strip() if shared else event.command
-        CommandBlock(self.transcript, command, self.activity.own_command, give).run(self.own)
+        CommandBlock(self.transcript, command, self.activity.own_command, give).run(self.own_commands())
 
     @on(QueueView.Asked)
     def _change_queue(self, event: QueueView.Asked) -> None:

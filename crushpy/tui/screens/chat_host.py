@@ -71,7 +71,7 @@ class ChatHost(TranscriptScreen):
         self.focus_controller = FocusController(self, self.prompt)
         self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
         self.feed = TranscriptPresenter(self.transcript, reach="Tab and ↑ to this card, or click")
-        self.status = StatusPresenter(self.bar, self.strip, self.chip)
+        self.status = StatusPresenter(self.bar, self.strip, self.chip, self.own_commands)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.bar.state.reading.used)
         self.greeter = Greeter(self.transcript)
         self.shows_side = True
@@ -164,6 +164,13 @@ class ChatHost(TranscriptScreen):
         if self.status.side is not None:
             self.status.side.fit_to(columns)
         return shown
+
+    def own_commands(self) -> "OwnCommands":
+        if self.own is None:
+            from crushpy.engine.user_commands import OwnCommands
+
+            self.own = OwnCommands(self.options.cwd)
+        return self.own
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""
