@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
+MAX_FIELDS, MAX_CHOICES = 50, 1_000
+"""Of a form: a person reads it, and the screen draws it at once."""
 _SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
 _WEB_PAGE = lazy_pattern(r"https?://[^\s\x00-\x1f\x7f]+")
@@ -116,13 +118,15 @@ class McpServers:
         self._ask = ask
 
     async def _elicit(self, server: str, question: Json) -> Json:
-        """Refused without a front end, if the server wants a secret, and for a page of another kind than a
-        web page."""
+        """Refused without a front end, if the server wants a secret, for a form that is too large to read,
+        and for a page of another kind than a web page."""
         schema: Json = question.get("requestedSchema") or {}  # a question that opens a page has none
-        fields: dict[str, Json] = schema.get("properties") or {}
+        asked: Any = schema.get("properties") or {}
+        is_form = isinstance(asked, dict) and _is_readable(cast(Json, asked))
+        fields = cast("dict[str, Json]", asked if is_form else {})
         secret = any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())
         is_page = "url" in question and not _WEB_PAGE.fullmatch(str(question["url"]))
-        if self._ask is None or secret or is_page:
+        if self._ask is None or not is_form or secret or is_page:
             return {"action": "decline"}
         return await self._ask(server, question)
 
@@ -155,3 +159,10 @@ class McpServers:
     async def close(self) -> None:
         if self._hub is not None:
             await self._hub.close()
+
+
+def _is_readable(fields: Json) -> bool:
+    is_field = (
+        isinstance(each, dict) and len(each.get("enum") or ()) <= MAX_CHOICES for each in fields.values()
+    )
+    return len(fields) <= MAX_FIELDS and all(is_field)

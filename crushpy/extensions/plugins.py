@@ -21,7 +21,7 @@ from crushpy.permissions.consents import add_consent, has_consent, hash_lines, i
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json")
 MCP_FILES = ("mcp.json", ".mcp.json")
 CONTENTS = ("skills", "commands", "agents", "hooks", *MCP_FILES)
-MAX_PLUGIN_FILES = 5_000
+MAX_PLUGIN_FILES, MAX_PLUGIN_BYTES = 5_000, 50_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -129,8 +129,8 @@ def add_plugin(paths: Paths, folder: Path) -> Plugin:
 
 
 def _check_files(folder: Path) -> None:
-    """Raises UsageError for a link out of the folder, a special file, and a folder with too many files."""
-    number = 0
+    """Raises UsageError for a link out of the folder, a special file, and a folder that is too large."""
+    number = size = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
         number += len(names)
@@ -140,8 +140,9 @@ def _check_files(folder: Path) -> None:
                 raise UsageError(f"{path} is a link that leads out of the plugin.", "Remove it.")
             if not real.is_file() and not real.is_dir():
                 raise UsageError(f"{path} is not a regular file.", "Remove it.")
-        if number > MAX_PLUGIN_FILES:
-            raise UsageError(f"{folder} has too many files for a plugin.", "Name the folder of one plugin.")
+            size += path.lstat().st_size
+        if number > MAX_PLUGIN_FILES or size > MAX_PLUGIN_BYTES:
+            raise UsageError(f"{folder} is too large for a plugin.", "Name the folder of one plugin.")
 
 
 def remove_plugin(paths: Paths, name: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, get_type_hints, overload
@@ -88,14 +89,22 @@ class FunctionTool(Tool[Args]):
             if inspect.iscoroutinefunction(self._function):
                 result = await self._function(**given)
             else:
-                result = await asyncio.to_thread(self._function, **given)
+                result = await asyncio.to_thread(self._call, given)
             text = result if isinstance(result, str) else _encode(result)
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise ToolError(f"{self.name} failed: {type(error).__name__}: {redact(str(error))}") from error
         output = Output(context.workspace.output_dir)
         output.feed(redact(text).encode(errors="replace"))
         output.close()
         return Outcome(describe_output(output.take(), output.where))
+
+    def _call(self, given: dict[str, Any]) -> Any:
+        process = os.getpid()
+        try:
+            return self._function(**given)
+        finally:
+            if os.getpid() != process:  # a child that it forked: there is no conversation in it
+                os._exit(1)
 
 
 def _encode(result: Any) -> str:

@@ -136,6 +136,23 @@ def test_reading_agents_have_no_other_tools(workspace: Path) -> None:
     assert "weather" in offered and "view" in offered and not offered & {"deploy", "bash", "edit", "write"}
 
 
+@pytest.mark.parametrize("how", ["exit", "interrupt", "fork"])
+def test_tool_that_exits_or_forks_ends_no_conversation(how: str, workspace: Path) -> None:
+    @crushpy.tool(read_only=True)
+    def misbehaves(how: str) -> str:
+        """Goes wrong."""
+        if how == "fork":
+            child = os.fork()
+            return f"exit code {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}" if child else "twice"
+        raise SystemExit(3) if how == "exit" else KeyboardInterrupt
+
+    said = {"exit": "failed: SystemExit: 3", "interrupt": "failed: KeyboardInterrupt", "fork": "exit code 1"}
+    model = ScriptedModel([Call("misbehaves", {"how": how}), Expect(said[how], "Done."), "And again."])
+    with crushpy.Agent(workspace, model=model, tools=[misbehaves]) as agent:
+        assert agent.ask("Go").text == "Done."
+        assert agent.ask("Go on").text == "And again."
+
+
 def test_faults_of_tools_are_results(workspace: Path) -> None:
     @crushpy.tool(read_only=True)
     def breaks(how: str) -> Any:

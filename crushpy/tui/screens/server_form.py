@@ -49,7 +49,7 @@ class ServerForm(DialogScreen[Json]):
         if options := field.get("enum"):
             return Select([(one_line(str(option)), str(option)) for option in options], id=key)
         kind: Any = field.get("type") if field.get("type") in ("integer", "number") else "text"
-        field_input = Input(str(field.get("default", "")), type=kind, id=key)
+        field_input = Input(one_line(str(field.get("default", ""))), type=kind, id=key)
         field_input.cursor_blink = False
         return field_input
 
