@@ -64,13 +64,13 @@ class Timeline:
             case events.JobEnded():
                 return TimelineNote("info", event.text)
             case events.PromptCommitted() if not self._in_turn:
-                self._began, self._steps, self._used = time.monotonic(), 0, Usage()
+                self._began, self._steps, self._used = time.time(), 0, Usage()
             case events.MessageCommitted():
                 self._steps += 1
             case events.UsageReported():
                 self._used += event.call
             case events.TurnEnded() if self._steps or event.status == "interrupted":
-                used, seconds = self._used, time.monotonic() - self._began
+                used, seconds = self._used, max(0.0, time.time() - self._began)
                 tokens = used.total - used.cache_read_tokens
                 words = turn_words(seconds, self._steps, tokens, used.cost) if self._steps else ""
                 said = INTERRUPTED if event.status == "interrupted" else ""
