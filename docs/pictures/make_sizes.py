@@ -28,7 +28,7 @@ small_model = "openai/gpt-5"
 context_window = 16000
 """
 FRAME = (
-    "<style>body{{margin:8px;background:#111;color:#ddd}}pre{{font:14px/17px monospace}}</style>"
+    "<style>body{{margin:8px;background:#12151c;color:#ddd}}pre{{font:14px/17px monospace}}</style>"
     "<pre>{code}</pre>"
 )
 SIZES = ((110, 34), (200, 50))
@@ -37,7 +37,7 @@ SCREENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("chat", ("y",), "list both"),
     ("compaction", (ORDERS_PROMPT, "Enter"), "all nine files"),
     ("palette", ("C-p",), "Search for commands"),
-    ("inspector", ("Escape", "C-o"), "system prompt"),
+    ("inspector", ("Escape", "C-o"), "requests"),
     ("session_tree", ("Escape", "C-l"), "session 1"),
 )
 
@@ -53,7 +53,7 @@ def picture(file: Path, columns: int, rows: int, scratch: Path) -> None:
     console = Console(
         record=True, width=columns, file=StringIO(), color_system="truecolor", force_terminal=True
     )
-    console.print(Text.from_ansi(tmux("capture-pane", "-e", "-p")), end="")
+    console.print(Text.from_ansi(tmux("capture-pane", "-e", "-p", "-N")), end="")
     page = scratch / "page.html"
     page.write_text(console.export_html(inline_styles=True, code_format=FRAME), "utf-8")
     size = f"--window-size={columns * 9},{rows * 17 + 60}"

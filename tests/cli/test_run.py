@@ -32,8 +32,8 @@ def test_text_puts_the_answer_on_stdout_and_the_rest_on_stderr(
     assert (done.code, done.stdout) == (0, "All is\nwell.\n")
     assert "did you mean model?" in done.stderr
     assert "Retrying" in done.stderr
-    assert "· ls" in done.stderr
-    assert "· view gone.txt" in done.stderr
+    assert "· List" in done.stderr
+    assert "· Read gone.txt" in done.stderr
     assert "✗" in done.stderr
 
 
