@@ -73,6 +73,19 @@ def test_stored_conversation_context_pins_and_rules_are_edited(session: str) -> 
     assert len(stored.rules.list()) == 1
 
 
+def test_a_prompt_is_dropped_with_what_repeats_it_and_its_rules(session: str) -> None:
+    stored = Conversation.open(session)
+    prompt = stored.messages[0]
+    stored.pins.add(prompt.text)
+    effect = stored.context.drop(prompt.id, also=True)
+    assert (effect.repeating_pins, effect.also) == ((1,), True)
+    assert not stored.pins.list() and not stored.rules.list()
+    assert "Never push" not in Conversation.open(session).tree[0].session.title
+    stored.context.restore(prompt.id)
+    assert [entry.text for entry in stored.rules.list()] == ["Never push to main."]
+    assert Conversation.open(session).tree[0].session.title == prompt.text
+
+
 @pytest.mark.usefixtures("home")
 def test_stored_conversation_names_unknown_ids() -> None:
     with pytest.raises(crushpy.Error, match="nope"):
