@@ -30,7 +30,6 @@ Report = Callable[..., None]
 PARENT_DIED = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGUSR2
 
 
-_INT_BYTES = 4
 _RESET_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
@@ -269,15 +268,13 @@ class _Supervisor:
 
     def _receive_orders(self) -> bool:
         try:
-            data, ancillary, *_ = self._link.recvmsg(65_536, socket.CMSG_LEN(64 * _INT_BYTES))
+            data, ancillary, *_ = self._link.recvmsg(65_536, socket.CMSG_LEN(64 * 4))
         except OSError:
             return False
-        for *kind, packed in ancillary:
-            if kind == [socket.SOL_SOCKET, socket.SCM_RIGHTS]:
-                for start in range(0, len(packed) - _INT_BYTES + 1, _INT_BYTES):
-                    descriptor = int.from_bytes(packed[start : start + _INT_BYTES], sys.byteorder)
-                    os.set_inheritable(descriptor, False)
-                    self._descriptors.append(descriptor)
+        for _, _, packed in ancillary:
+            for descriptor in memoryview(packed[: len(packed) // 4 * 4]).cast("i"):
+                os.set_inheritable(descriptor, False)
+                self._descriptors.append(descriptor)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._execute_order(*line.decode().split())

@@ -27,9 +27,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 def process_control(option: int, value: int) -> None:
     """Calls prctl on Linux; does nothing elsewhere."""
-    import ctypes
+    from crushpy.sandbox.supervisor.system_calls import library  # the supervisor's children inherit it
 
-    if prctl := getattr(ctypes.CDLL(None), "prctl", None):
+    if prctl := getattr(library, "prctl", None):
         prctl(option, value, 0, 0, 0)
 
 
