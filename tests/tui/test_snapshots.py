@@ -495,6 +495,9 @@ def test_a_compaction_in_hindsight(picture: Picture, llm: ScriptedLLM) -> None:
             item = app.chat.transcript.item(key)
             if isinstance(item, BoundaryItem):
                 app.chat.transcript.replace(key, msgspec.structs.replace(item, hindsight=known.words))
+        await app.press("tab", "home")
+        for _ in range(12):
+            await app.press("down")
         await app.sees("needed since: 31 names")
 
     assert picture(act)
