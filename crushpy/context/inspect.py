@@ -111,12 +111,13 @@ def inspect(
     for name in (name for name, state in states.items() if state == "dropped" and name not in here):
         if overrides[name].kind != "withdraw":
             add("earlier", "a message of an earlier session", 0, name, "dropped")
+    quotes = [request for request in requests if states.get(request.id) != "dropped"]  # those have a row
     for message in history:
         texts = [text for shown in apply_overrides((message,), overrides) for text in seed_texts(shown)]
         for kind, name, text in texts:
             told = f"{name}  ({OUTDATED.lower()})" if kind == "summary" and outdated else name
             left = count(text)
-            for request, block in _quoted_in(text, requests) if kind == "evidence" else ():
+            for request, block in _quoted_in(text, quotes) if kind == "evidence" else ():
                 add("earlier", _short_line(request.text), count(block), request.id)
                 left -= count(block)
             add(kind, told, left, message.id)
