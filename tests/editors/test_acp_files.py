@@ -132,3 +132,27 @@ def test_a_fork_goes_on_alone(connect: Connect, llm: ScriptedLLM, workspace: Pat
         again.call("session/load", sessionId=opened, cwd=str(workspace), mcpServers=[])
         assert again.text.endswith(words) and "One." in again.text
         again.close()
+
+
+def test_hostile_editor_reaches_nothing_and_ends_nothing(
+    connect: Connect, llm: ScriptedLLM, workspace: Path, tmp_path: Path
+) -> None:
+    """Answers that were not asked for, a buffer of 30 MB, and messages out of order."""
+    (workspace / "a.txt").write_text("on disk\n")
+    (tmp_path / "outside.txt").write_text("outside\n")
+    client = connect()
+    client.send(b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none yet"}}')
+    session = client.open(workspace, **BOTH)
+    buffer = "first\n" + "x" * 30_000_000
+    client.serve = lambda method, params: {"result": {"content": buffer}}
+    for number in (0, -1, 9_999, "x"):
+        client.send(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"outcome": "selected"}}).encode())
+    asked = [Call("view", {"file_path": "a.txt"}), Call("view", {"file_path": str(tmp_path / "outside.txt")})]
+    llm.script(Reply(calls=asked), "Done.", "Still here.")
+    client.decide = lambda question: next(
+        each["optionId"] for each in question["options"] if each["kind"].startswith("reject")
+    )
+    assert client.prompt(session, "look") == "end_turn"
+    inside, outside = results(llm)
+    assert len(inside) < 100_000 and "outside\n" not in outside
+    assert client.prompt(session, "and now?") == "end_turn"

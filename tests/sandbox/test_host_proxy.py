@@ -313,6 +313,25 @@ async def test_a_number_that_means_this_machine_is_refused_like_its_address(tmp_
         assert len(through.refusals) >= 4
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]"),
+        *("[::ffff:10.0.0.1]", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]"),
+        *("0xa9fea9fe", "2852039166", "[::]", "[::127.0.0.1]", "[2002:7f00:1::]"),
+    ],
+)
+async def test_private_and_link_local_addresses_are_refused_in_every_form(host: str, tmp_path: Path) -> None:
+    async with proxy(tmp_path, "*") as through:
+        for request in (
+            f"CONNECT {host}:443 HTTP/1.1\r\n\r\n",
+            f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n",
+        ):
+            answered = await talk(tmp_path, request.encode())
+            assert answered.startswith(b"HTTP/1.1 403 ") and b"private address" in answered, answered
+        assert through.refusals
+
+
 async def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     async with site() as found:
         port = found.port
