@@ -21,9 +21,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
+from multiprocessing import Pool
 from pathlib import Path
 
 from crushpy.core.access import Access
@@ -572,7 +573,8 @@ BATCH = 200
 """Lines that a process tries before it reports."""
 
 
-def fuzz_batch(lines: int, seed: int, folder: str) -> FuzzResult:
+def fuzz_batch(order: tuple[int, int, str]) -> FuzzResult:
+    lines, seed, folder = order
     own = Path(folder, str(os.getpid()))
     own.mkdir(exist_ok=True)
     return fuzz(lines, seed, own, workers=1)
@@ -587,14 +589,10 @@ def ignore_interrupts() -> None:
 def fuzz_in_processes(lines: int, seed: int, processes: int, total: FuzzResult) -> None:
     """Adds to `total`, and prints it, whenever a process has tried a batch. SIGINT ends it early."""
     sizes = [min(BATCH, lines - begun) for begun in range(0, lines, BATCH)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(processes, initializer=ignore_interrupts) as pool,
-    ):
-        work = [pool.submit(fuzz_batch, size, seed * 100_003 + at, folder) for at, size in enumerate(sizes)]
+    with tempfile.TemporaryDirectory() as folder, Pool(processes, ignore_interrupts) as pool:
+        orders = [(size, seed * 100_003 + at, folder) for at, size in enumerate(sizes)]
         try:
-            for ended in as_completed(work):
-                found = ended.result()
+            for found in pool.imap_unordered(fuzz_batch, orders):
                 total.generated += found.generated
                 total.executed += found.executed
                 total.escapes += found.escapes
@@ -602,8 +600,7 @@ def fuzz_in_processes(lines: int, seed: int, processes: int, total: FuzzResult) 
                 for line, reason in found.escapes:
                     print(f"\n  {line!r}: {reason}", flush=True)
         except KeyboardInterrupt:
-            print("\nstopping", flush=True)
-            pool.shutdown(wait=False, cancel_futures=True)
+            print("\nstopped", flush=True)
 
 
 def interrupt(number: int, frame: object) -> None:
@@ -622,7 +619,8 @@ def main() -> int:
         print("bash is not installed.", file=sys.stderr)
         return 2
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     started, total = time.monotonic(), FuzzResult()
     fuzz_in_processes(options.lines, seed, options.processes, total)
     print(f"\nseed {seed}: {total} in {time.monotonic() - started:.0f} s")
