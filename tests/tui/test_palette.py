@@ -81,7 +81,7 @@ def listed(screen: object) -> list[str]:
 async def test_palette_shows_commands_in_a_very_small_terminal(start: Start) -> None:
     async with start(size=(30, 8)) as app:
         await app.press("ctrl+p")
-        await app.sees("Context Ins", "Compact")
+        await app.sees("Context …", "Compact Now", "Select Compaction Method")
 
 
 @pytest.mark.slow
