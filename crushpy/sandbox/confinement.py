@@ -135,8 +135,8 @@ class Unconfined:
     def outside(self, path: Path) -> Path:
         return path
 
-    async def warm_up(self, *, awaited: bool = False) -> None:
-        """Starts what the first command would have to wait for, and nothing else if it is `awaited`."""
+    async def warm_up(self) -> None:
+        """Starts what the first command would have to wait for."""
         self.supervisor(Privileges())
 
     async def close(self, grace: float) -> list[int]:
@@ -308,14 +308,12 @@ class Bubblewrap(Unconfined):
 
     # --- start and shutdown -------------------------------------------------------------------------------
 
-    async def warm_up(self, *, awaited: bool = False) -> None:
-        if not awaited:
-            await asyncio.to_thread(import_module, "crushpy.sandbox.host_proxy")
-            await asyncio.to_thread(self._view.prepare)
-            await asyncio.to_thread(self._overlay_kind)
+    async def warm_up(self) -> None:
+        await asyncio.to_thread(import_module, "crushpy.sandbox.host_proxy")
+        await asyncio.to_thread(self._view.prepare)
+        await asyncio.to_thread(self._overlay_kind)
         self.supervisor(Privileges())
-        if not awaited:
-            await asyncio.to_thread(self._private.sweep)
+        await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
         was_busy = self._was_busy or self._is_busy()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -120,17 +121,20 @@ class Jobs:
         if self._warm_up_task is None and not self._closed:
             self._warm_up_task = spawn(self._warm_up())
 
-    async def _warm_up(self, *, awaited: bool = False) -> None:
+    async def _warm_up(self) -> None:
         from crushpy.sandbox.finding import working_sandbox
 
         await asyncio.to_thread(working_sandbox)
-        await self.confinement.warm_up(awaited=awaited)
+        await self.confinement.warm_up()
 
     async def start_supervisor(self) -> None:
         """Starts the process of the first command, which takes longer than all else that it waits for."""
-        if self._warm_up_task is None and not self._closed:
-            self._warm_up_task = spawn(self._warm_up(awaited=True))
-            await asyncio.wait([self._warm_up_task])
+        if self._confinement is None and self._warm_up_task is None:
+            from crushpy.sandbox.finding import working_sandbox
+
+            await asyncio.to_thread(working_sandbox)
+            with suppress(Exception):  # the command will report it
+                self.confinement.supervisor(Privileges())
 
     def unconfined(self, runner: "Unconfined") -> "Jobs":
         """Commands with the same environment, without a sandbox."""
