@@ -45,14 +45,7 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
 
 def count_names(text: str) -> Counter[str]:
     """How often each name occurs in `text`."""
-    found = Counter[str]()
-    if "://" in text:
-        found.update(url.rstrip(".,:;") for url in _URL.findall(text))
-        text = _URL.sub(" ", text)
-    for token, times in Counter(_TOKEN.findall(text)).items():
-        for name, _ in _names_of(token):
-            found[name] += times
-    return found
+    return Counter(name for name, _ in names_in(text))
 
 
 def words_in(text: str) -> set[str]:

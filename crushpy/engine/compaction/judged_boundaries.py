@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from crushpy.context.facts import said_in
 from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, Past, look_back
@@ -80,7 +80,7 @@ async def replay_judged(
         found = [judged.found for judged in _replayed(recording, replay, replayer.starts)]
         known = [judged for judged in found if judged.replies >= FIRST_REPLIES]
         names = sum(len(judged.names) for judged in known), sum(judged.carried for judged in known)
-        return msgspec.structs.replace(replay, names=names)
+        return replace(replay, names=names)
 
     return await asyncio.to_thread(lambda: [walk(change) for change in changes])
 
@@ -100,17 +100,11 @@ def without_usage(recording: Recording) -> Recording:
     """The recording as if it were one of crushpy: another agent's usage tells the size of its own prompts."""
     if not recording.imported:
         return recording
-    sessions = tuple(
-        msgspec.structs.replace(
-            session, own=tuple((_unreported(message), facts) for message, facts in session.own)
-        )
+    sessions = [
+        replace(session, own=tuple((replace(message, usage=None), facts) for message, facts in session.own))
         for session in recording.sessions
-    )
-    return msgspec.structs.replace(recording, sessions=sessions, imported=frozenset[str](), reported=False)
-
-
-def _unreported(message: Message) -> Message:
-    return msgspec.structs.replace(message, usage=None)
+    ]
+    return replace(recording, sessions=tuple(sessions), imported=frozenset[str](), reported=False)
 
 
 def _supposed(
