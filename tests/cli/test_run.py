@@ -263,6 +263,7 @@ def test_an_amount_that_is_neither_dollars_nor_tokens_is_an_error_that_names_bot
     assert all(words in done.stdout for words in ("--budget", "5usd", "200k"))
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_4_after_200_steps_by_default(run: Run, llm: ScriptedLLM) -> None:
     llm.always(Reply("", calls=[Call("bash", {"command": "date +%N"})], usage=Usage(100, 10)))
     done = run("go")

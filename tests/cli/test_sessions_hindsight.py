@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
@@ -42,6 +43,7 @@ def test_hindsight_names_what_was_needed_and_what_was_carried(
     assert (told["needed"], told["said_by"]) == (2, {"tool": [2, 2]})
 
 
+@pytest.mark.slow
 def test_hindsight_names_what_was_not_carried_and_what_was_looked_up_again(
     cli: Cli, run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_hindsight_names_what_was_not_carried_and_what_was_looked_up_again(
     assert "   looked up again: tax.py, searches: 1 (" in told
 
 
+@pytest.mark.slow
 def test_hindsight_is_part_of_a_session_that_is_shown_and_of_its_page(
     cli: Cli, run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_hindsight_says_that_a_session_is_too_short(cli: Cli, run: Run, llm: Scr
     assert "Too short to say anything" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_tells_in_hindsight_what_was_needed_after_20_replies(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -150,6 +150,7 @@ async def test_images_are_drawn_if_they_were_exported(tmp_path: Path) -> None:
         await no_complaints(page, file)
 
 
+@pytest.mark.slow
 async def test_a_page_of_ten_megabytes_renders_what_is_open(tmp_path: Path) -> None:
     async def write(store: Store):
         last = await begun(store, "long", "start", "started")
