@@ -89,7 +89,7 @@ async def test_a_task_works_in_a_session_of_its_own_and_its_report_comes_back(
 
     (result,) = results(talk)
     assert isinstance(result.display, TaskReport) and result.display.steps == 2
-    assert [event.text for event in talk.of(ToolOutput)] == ["view a.py\n"]
+    assert [event.text for event in talk.of(ToolOutput)] == ["Read a.py\n"]
     sessions, (kept,) = await stored(talk)
     root, child = sessions
     assert (child.kind, child.parent_id, child.root_id) == ("task", root.id, root.id)

@@ -153,7 +153,7 @@ async def test_viewed_image_is_a_line(start: Start, llm: ScriptedLLM, workspace:
     llm.script(Reply(calls=[Call("view", {"file_path": "a.png"})]), "Red.")
     async with start() as app:
         await app.say("what colour is it?")
-        await app.sees("view", "a.png", "Red.")
+        await app.sees("Read a.png", "Red.")
         assert sent(llm) == [picture()]
 
 

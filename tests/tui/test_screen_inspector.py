@@ -31,8 +31,8 @@ async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tu
         assert "~50,000 of 100,000? tokens" in screen.text
         assert "auto" in screen.text
         if size[1] >= 16:  # below, the rows go before the bar
-            free = screen.lines[2].count("▀")
-            assert free == size[0] - 4 - len(THRESHOLDS)
+            used, free = (screen.lines[2].count(mark) for mark in "▀▔")
+            assert used + free == size[0] - 4 - len(THRESHOLDS) and used > 1
             assert "75% auto" in screen.text and "90% fallback" in screen.text
             assert "Esc Close" in screen.text
         for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh"):
