@@ -6,7 +6,6 @@ Imports no Typer: the chat and `run` parse plain flags without it.
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
 import msgspec
@@ -15,8 +14,29 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.core.start_options import RunOptions, StartFlag, StartOptions, flags_of
 
-_TABLE = Path(__file__).with_name("commands.json").read_bytes()
-COMMANDS = msgspec.json.decode(_TABLE, type=dict[str, str])
+COMMANDS = {
+    "run": "Run a prompt without the app and print what happens.",
+    "worker": "Run tasks of a fleet on this machine.",
+    "fleet": "Show, steer and stop task lists on a fleet, and fetch their results.",
+    "sessions": "List, show, search, export, rewind and delete sessions.",
+    "compact": "Compact a session, or preview what would be kept.",
+    "template": "Show, edit and check the texts sent to the model.",
+    "config": "Read and change settings.",
+    "acp": "Serve an editor over the Agent Client Protocol.",
+    "mcp": "Use servers of the Model Context Protocol.",
+    "skills": "List skills, commands and sub-agents.",
+    "plugins": "Add, list and remove plugins.",
+    "models": "List models, their windows and prices.",
+    "stats": "Show tokens and cost by day, model, project and conversation.",
+    "connect": "Store a provider's key in the system's keyring.",
+    "permissions": "List, test and revoke permission rules.",
+    "audit": "Show decisions and changes.",
+    "storage": "Copy all conversations to another database.",
+    "trust": "Let a project bring settings, templates and extensions.",
+    "untrust": "Stop using what a project brings.",
+    "doctor": "Check the installation and report problems.",
+    "version": "Print versions, platform, sandbox and install method.",
+}
 """Names and descriptions. Each is a module of this package with a function `register(app)`."""
 SHARED_MODULES = {"trust": "permissions", "untrust": "permissions", "plugins": "skills", "worker": "fleet"}
 """Commands that are registered by the module of another."""

@@ -19,17 +19,15 @@ def test_every_module_with_a_command_is_in_the_table() -> None:
     for path in sorted(ROOM.glob("*.py")):
         if re.search(r"^def register\(", path.read_text(), re.MULTILINE) and path.stem not in GROUPED:
             assert path.stem in COMMANDS, (
-                f"cli/{path.name} has a `register`, but no row in cli/commands.json: it cannot be called."
+                f"cli/{path.name} has a `register`, but no row in cli/arguments.py: it cannot be called."
             )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_works_and_explains_itself(name: str) -> None:
-    assert COMMANDS[name].endswith("."), f"the line about {name} in cli/commands.json is not a sentence"
+    assert COMMANDS[name].endswith("."), f"the line about {name} in cli/arguments.py is not a sentence"
     module = SHARED_MODULES.get(name, name)
-    assert (ROOM / f"{module}.py").exists(), (
-        f"cli/commands.json names {name}, but there is no cli/{module}.py"
-    )
+    assert (ROOM / f"{module}.py").exists(), f"cli/arguments.py names {name}, but there is no cli/{module}.py"
     command = getattr(get_command(build([name])), "commands", {}).get(name)
     assert command is not None, f"`register` of cli/{name}.py does not add a command named {name}"
     for called, found in {name: command, **_below(name, command)}.items():
