@@ -394,9 +394,9 @@ def replaced_rule(text: str, rules: Iterable[RuleFact]) -> RuleFact | None:
     words, found = _words(text), None
     for rule in rules:
         pairs = list(zip(words, _words(rule.text), strict=False))
-        differ = [one for pair in pairs if pair[0] != pair[1] for one in pair]
+        differ = [word for pair in pairs if pair[0] != pair[1] for word in pair]
         same_form = len(words) == len(_words(rule.text)) >= MIN_COMPARED_WORDS and len(differ) == 2
-        if same_form and (all(one[0].isdigit() for one in differ) or not is_prohibition(text + rule.text)):
+        if same_form and (all(word[0].isdigit() for word in differ) or not is_prohibition(text + rule.text)):
             found = rule
     return found
 

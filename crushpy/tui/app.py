@@ -50,7 +50,7 @@ def is_key(name: str) -> bool:
 
 
 class CrushpyApp(AdaptedApp):
-    """The commands are listed in `core/app_commands.json` and implemented in `actions/`."""
+    """The commands are listed in `core/app_commands.py` and implemented in `actions/`."""
 
     TITLE = "crushpy"
     CSS = """

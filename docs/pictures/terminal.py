@@ -72,9 +72,9 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._to)
-        for one in reversed(self._running):
-            one.terminate()
-            one.wait()
+        for process in reversed(self._running):
+            process.terminate()
+            process.wait()
 
     def _screen(self) -> str:
         reading, writing = os.pipe()

@@ -44,7 +44,7 @@ def test_the_key_of_a_command_is_a_setting(command: AppCommand) -> None:
 def test_commands_have_unique_names_and_keys(field: str) -> None:
     given = Counter(getattr(command, field) for command in APP_COMMANDS)
     shared = [name for name, times in given.items() if name and times > 1]
-    assert not shared, f"Two commands of crushpy/core/app_commands.json have the same {field}: {shared}"
+    assert not shared, f"Two commands of crushpy/core/app_commands.py have the same {field}: {shared}"
 
 
 def test_mode_values_are_the_modes_of_the_permissions() -> None:

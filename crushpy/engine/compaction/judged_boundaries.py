@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from crushpy.context.facts import said_in
 from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, Past, look_back
 from crushpy.context.overrides import apply_overrides
-from crushpy.core.boundary import KEEPS_CONTEXT, RETURN
+from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, Trigger
 from crushpy.core.events import HindsightKnown
 from crushpy.core.messages import Data, Message
 from crushpy.core.templates import Templates
@@ -35,7 +35,7 @@ class JudgedBoundary(Data, frozen=True, omit_defaults=False):
 
     child_id: str
     """The session that it opened; empty if it is only supposed."""
-    trigger: str
+    trigger: Trigger
     messages: int
     """How many of the conversation precede it."""
     found: Hindsight
@@ -87,7 +87,7 @@ async def replay_judged(
 
 def _stored(recording: Recording) -> list[JudgedBoundary]:
     before: list[Message] = []
-    starts: list[tuple[str, str, int, str]] = []
+    starts: list[tuple[str, Trigger, int, str]] = []
     for session in recording.sessions:
         made = session.boundary
         if made is not None and made.trigger not in (*KEEPS_CONTEXT, RETURN):
@@ -125,7 +125,7 @@ def _replayed(recording: Recording, replay: Replay, texts: Sequence[str]) -> lis
 
 
 def _judge(
-    messages: Sequence[Message], starts: Sequence[tuple[str, str, int, str]], cwd: str
+    messages: Sequence[Message], starts: Sequence[tuple[str, Trigger, int, str]], cwd: str
 ) -> list[JudgedBoundary]:
     ends = [place for _, _, place, _ in starts[1:]] + [len(messages)]
     found: list[JudgedBoundary] = []

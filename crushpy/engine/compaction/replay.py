@@ -98,7 +98,7 @@ class ReplayedBoundary(Data, frozen=True, omit_defaults=False):
     """The first message after it."""
     number: int
     """How many messages of the conversation precede it."""
-    trigger: str
+    trigger: Trigger
     moment: str
     tokens_before: int
     tokens_after: int
@@ -375,7 +375,7 @@ class Replayer:
         made = (self._next, self._number, trigger, moment, used, after, total, carried, happened is not None)
         self._boundaries.append(ReplayedBoundary(*made))
 
-    def _carry(self, trigger: str, ledger: Ledger) -> dict[str, FactCount] | None:
+    def _carry(self, trigger: Trigger, ledger: Ledger) -> dict[str, FactCount] | None:
         """Starts the child with evidence, rules, tail, and room for a summary. The facts that are carried;
         None if there is nothing to leave behind."""
         compaction, count, size = self._settings.compaction, self._gauge.count, self._gauge.size

@@ -1,4 +1,4 @@
-"""The commands of `core/app_commands.json`: a method for each, named after its action."""
+"""The commands of `core/app_commands.py`: a method for each, named after its action."""
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.actions.command_group import CommandGroup

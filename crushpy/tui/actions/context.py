@@ -179,9 +179,9 @@ class ContextCommands(CommandGroup):
         choices = [Choice("undo", f"Undo {undoable_words(boundary)}"), Choice("keep", "Keep it")]
         hint = "What came after it stays in the session tree; files are not touched"
         if await self.choose("Undo compaction", choices, hint) == "undo":
-            await self.undo_boundary(boundary.id)
+            await self.undo_compaction_of(boundary.id)
 
-    async def undo_boundary(self, boundary_id: str) -> None:
+    async def undo_compaction_of(self, boundary_id: str) -> None:
         from crushpy.context.edits import thoughts_left_behind
 
         lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.session.branches)

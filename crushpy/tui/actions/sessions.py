@@ -54,7 +54,7 @@ class SessionCommands(CommandGroup):
         screen = SessionTreeScreen(conversation.sessions, conversation.info.id, conversation.context.replay)
         chosen = await self.show(screen)
         if chosen is not None and chosen.startswith(UNDO):
-            await ContextCommands(self.chat).undo_boundary(chosen.removeprefix(UNDO))
+            await ContextCommands(self.chat).undo_compaction_of(chosen.removeprefix(UNDO))
         else:
             await self.resume(chosen)
 

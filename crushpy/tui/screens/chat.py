@@ -365,7 +365,7 @@ class ChatScreen(ChatHost):
                 "it ended, this one stays in the session tree, files are not touched.",
             )
         else:
-            await ContextCommands(self).undo_boundary(last.id)
+            await ContextCommands(self).undo_compaction_of(last.id)
 
     def action_open_task(self, session_id: str) -> None:
         if self.library is not None:
