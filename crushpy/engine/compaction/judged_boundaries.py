@@ -117,7 +117,7 @@ def _supposed(
 
 def _replayed(recording: Recording, replay: Replay, texts: Sequence[str]) -> list[JudgedBoundary]:
     messages = [message for session in recording.sessions for message, _ in session.own]
-    starts = [
+    starts: list[tuple[str, Trigger, int, str]] = [
         ("", boundary.trigger, boundary.number, text)
         for boundary, text in zip(replay.boundaries, texts, strict=True)
     ]
