@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -82,6 +83,8 @@ class Histories(RuleBasedStateMachine):
         self._untitled = True
         self._planned: list[tuple[str, Usage | None]] = []
         self._leaked: list[str] = []
+        self._awaited, self._arrived = "", threading.Event()
+        """Of a prompt that is interrupted once its request has been checked."""
         self._talk = self._open()
 
     # --- the real one --------------------------------------------------------------------------------------
@@ -116,6 +119,8 @@ class Histories(RuleBasedStateMachine):
         allowed = (set(self._line) - self._hidden) | self._exempt
         if leaked := words_in(text) - allowed:
             self._leaked.append(f"{sorted(leaked)} in a request: {text}")
+        if self._awaited and self._awaited in text:
+            self._arrived.set()
         tools = {tool["function"]["name"] for tool in body.get("tools", ())}
         if "task" not in tools:  # a sub-agent, a summary, a title or a side question
             return f"Report {' '.join(words_in(body['messages'][-1]))}" if tools else "Some notes."
@@ -353,10 +358,11 @@ class Histories(RuleBasedStateMachine):
         self._settled()
 
     async def _interrupted(self, word: str) -> None:
-        conversation, before = self._talk.conversation, len(self._llm.requests)
-        self._planned = [("stall", None)]
+        conversation = self._talk.conversation
+        self._planned, self._awaited = [("stall", None)], word
+        self._arrived.clear()
         turn = asyncio.ensure_future(conversation.ask(f"Do apple {word}"))
-        await self._llm.wait_requests(before + 1)
+        assert await asyncio.to_thread(self._arrived.wait, HANG_S)
         conversation.interrupt()
         await turn
         for prompt in conversation.prompts.queue:
