@@ -198,7 +198,11 @@ class _Planner:
             made = [_shortened(name, 0, 0) for name in offered]
             problem = "There are no superseded views: no file was read twice, or they are shortened already."
         elif edit.kind == "restore" and edit.message_id == ALL:
-            made = [MessageOverride(name, kind="restore") for name, kind in self._kind.items() if kind]
+            made = [
+                MessageOverride(name, kind="restore")
+                for name, kind in self._kind.items()
+                if kind and self._overrides[name].kind != "withdraw"  # that prompt went back to the user
+            ]
             problem = "There is nothing to restore: every message is sent whole."
         else:
             message = self._messages[message_named(edit.message_id, self._messages)]

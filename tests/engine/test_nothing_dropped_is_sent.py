@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,6 +74,8 @@ class Histories(RuleBasedStateMachine):
         self._marks: list[Mark] = []
         self._hidden: set[str] = set()
         """Words of messages that are dropped or withdrawn, or of the part that was cut from one."""
+        self._withdrawn: set[str] = set()
+        """Words of prompts that went back to the user, unless one was restored by its id."""
         self._exempt: set[str] = set()
         """Words of branches that were folded, and of files that a note after an undo names."""
         self._folds: dict[str, set[str]] = {}
@@ -205,6 +207,7 @@ class Histories(RuleBasedStateMachine):
         for message in self._history[place % (len(self._history) or 1) :][:1]:
             with suppress(UsageError):
                 self._edited(self._edit(kind, message.id))
+                self._withdrawn &= self._hidden
         self._settled()
 
     @rule()
@@ -213,6 +216,7 @@ class Histories(RuleBasedStateMachine):
             return
         with suppress(UsageError):
             self._edited(self._edit("restore", "all"))
+        assert self._withdrawn <= self._hidden, "those went back to the user"
         self._settled()
 
     def _edit(self, kind: Any, message_id: str) -> EditEffect:
@@ -355,6 +359,7 @@ class Histories(RuleBasedStateMachine):
         """A prompt that is interrupted before a reply goes back to the user."""
         self._run(self._interrupted(word := self._word()))
         self._hidden.add(word)
+        self._withdrawn.add(word)
         self._settled()
 
     async def _interrupted(self, word: str) -> None:
@@ -402,3 +407,39 @@ def test_random_histories_send_nothing_that_was_dropped(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CRUSHPY_RETRY_BASE", "0.001")
     machine_test(llm, workspace)
+
+
+Step = Callable[[Histories], None]
+FOUND: dict[str, list[Step]] = {
+    "restored beyond a compaction": [Histories.withdraw, Histories.compact, Histories.restore_all],
+    "restored": [Histories.withdraw, Histories.restore_all],
+    "restored in a new process": [
+        Histories.withdraw,
+        Histories.compact,
+        Histories.resume,
+        Histories.restore_all,
+        Histories.compact,
+    ],
+    "restored after the compaction was undone": [
+        Histories.withdraw,
+        Histories.compact,
+        Histories.undo_compaction,
+        Histories.restore_all,
+        Histories.compact,
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND)
+@both_databases
+def test_a_withdrawn_prompt_stays_out_whatever_is_restored(
+    steps: list[Step], llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in llm.env.items():
+        monkeypatch.setenv(name, value)
+    with asyncio.Runner() as runner:
+        state = Histories(llm, workspace, runner)
+        state.begin()
+        for step in steps:
+            step(state)
+        state.teardown()

@@ -174,8 +174,6 @@ class ContextService:
         size = self._agent.view.size_in(await self._agent.view.counted())
         session, earlier = self._session, await self._earlier(edits)
         before = await self._store.boundaries.load_overrides(session.info.id) if earlier else ()
-        withdrawn = {override.message_id for override in before if override.kind == "withdraw"}
-        earlier = [message for message in earlier if message.id not in withdrawn]
         effect = effect_of_edits(
             session.history,
             {**by_message(before), **session.overrides},
