@@ -162,7 +162,6 @@ class McpServers:
 
 
 def _is_readable(fields: Json) -> bool:
-    is_field = (
-        isinstance(each, dict) and len(each.get("enum") or ()) <= MAX_CHOICES for each in fields.values()
-    )
-    return len(fields) <= MAX_FIELDS and all(is_field)
+    described: list[Json] = [each for each in fields.values() if isinstance(each, dict)]
+    few = all(len(field.get("enum") or ()) <= MAX_CHOICES for field in described)
+    return len(described) == len(fields) <= MAX_FIELDS and few
