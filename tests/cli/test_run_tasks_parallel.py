@@ -179,7 +179,7 @@ def test_the_stream_tells_of_each_task_and_whose_event_it_is(
     assert [line["state"] for line in told][:2] == ["waiting", "running"] and told[-1]["state"] == "done"
     last = told[-1]
     assert (last["step"], last["tokens"], last["number"], last["of"]) == (2, 315, 1, 3)
-    assert "cost" in last and any("ls" in line["line"] for line in told)
+    assert "cost" in last and any(line["line"].startswith("List") for line in told)
     assert "".join(line["text"] for line in done.of("text") if line["task"] == "one") == "Looking.1."
     assert {line["task"] for line in done.of("usage")} == {"one", "two", "three"}
     assert done.result["tasks"][0] == last
