@@ -47,7 +47,7 @@ async def test_small_window_gets_a_short_prompt_and_few_tools(
     assert sorted(offered(body)) == sorted([*SMALL, "new_session"] if method == "llm" else SMALL)
     assert "background" not in json.dumps(body["tools"])
     assert "Never touch setup.cfg." in body["messages"][0]["content"]
-    assert fixed_tokens(body) <= 1_000
+    assert fixed_tokens(body) <= 990, "leaves room for the longer paths of others"
 
 
 async def test_larger_window_gets_everything(talks: Talks, llm: ScriptedLLM) -> None:
