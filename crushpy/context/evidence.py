@@ -3,8 +3,9 @@
 Deterministic: the same record gives the same bytes. What does not fit is counted, never dropped silently.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from crushpy.context import facts
 from crushpy.context.facts import CommandFacts
@@ -85,7 +86,7 @@ def build_evidence(
         ledger.dropped,
         request_limit,
         count,
-        _NameList(ledger.names or (), around.cwd, beside, redact, count),
+        _NameList(ledger.seen_names or {}, around.cwd, beside, redact, count),
         lean,
     )
     room = limit
@@ -167,14 +168,21 @@ class _NameList:
     """Names that results showed and the agent used, in the room that everything else leaves."""
 
     def __init__(
-        self, names: Sequence[SeenName], cwd: str, beside: str, redact: Redact, count: Count
+        self,
+        by_source: Mapping[str, Sequence[SeenName]],
+        cwd: str,
+        beside: str,
+        redact: Redact,
+        count: Count,
     ) -> None:
         self._prefix, self._redact = f"{cwd.rstrip('/')}/", redact
         shown = ShownNames(beside.replace(self._prefix, ""))
-        texts = [name for name in names if name.name not in generic_names() and name.name not in shown]
-        redacted = redact("\n".join(name.name for name in texts)).split("\n")
+        self._sources = {name.name: source for source, names in by_source.items() for name in names}
+        names = sorted(chain(*by_source.values()), key=lambda name: name.weight, reverse=True)
+        texts = [name.name for name in names if name.name not in generic_names() and name.name not in shown]
+        redacted = redact("\n".join(texts)).split("\n")
         pairs = zip(texts, redacted, strict=False) if len(texts) == len(redacted) else ()
-        self._names = [name for name, text in pairs if text == name.name]
+        self._names = [name for name, text in pairs if text == name]
         self._count = lru_cache(maxsize=None)(count)
 
     def reserve(self, room: int, beside: str) -> int:
@@ -191,10 +199,10 @@ class _NameList:
         for name in self._names:
             if left - reserve < MIN_NAME_TOKENS:
                 break
-            if name.name in shown or (cost := self._count(name.name) + 1) > left - reserve:
+            if name in shown or (cost := self._count(name) + 1) > left - reserve:
                 continue
-            shown.add({name.name})
-            by_source.setdefault(name.source, []).append(name.name)
+            shown.add({name})
+            by_source.setdefault(self._sources[name], []).append(name)
             left -= cost
         lines, others = list[str](), by_source.pop("", [])
         for source, members in sorted(by_source.items(), key=lambda group: -len(group[1])):

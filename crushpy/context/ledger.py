@@ -67,8 +67,6 @@ class SeenName(Data, frozen=True, array_like=True):
     """In how many messages the agent wrote it."""
     number: int = 0
     """When it last occurred."""
-    source: str = ""
-    """The file or command that last showed it; empty if unknown."""
 
     @property
     def weight(self) -> tuple[float, int]:
@@ -105,8 +103,8 @@ class Ledger(Data, frozen=True):
     """The messages that the user edited, and how: the ledger has only facts of what is left of them."""
     unconfirmed: tuple[str, ...] = ()
     """Sentences of imported prompts that would be rules if the user had said them here."""
-    names: tuple[SeenName, ...] | None = None
-    """Those most likely needed. None if they were not counted."""
+    seen_names: dict[str, tuple[SeenName, ...]] | None = None
+    """Those most likely needed, by the file or command that last showed them; None if not counted."""
 
     def merged(
         self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
@@ -171,7 +169,8 @@ class _Writer:
         self._decisions = dict.fromkeys(before.decisions)
         self._numbers = dict.fromkeys(before.numbers)
         self._loaded = dict.fromkeys(before.loaded)
-        self._names = {name.name: name for name in before.names or ()}
+        by_source = (before.seen_names or {}).items()
+        self._names = {name.name: (source, name) for source, names in by_source for name in names}
         self._more_rules = 0
         if before.rules is None:
             for request in before.requests:
@@ -215,15 +214,10 @@ class _Writer:
         """The names in a result, or in what the agent wrote."""
         source = found.files[0].path if found.files else found.command.text if found.command else ""
         for name, times in names.items():
-            known = self._names.get(name) or SeenName(name)
+            last, known = self._names.get(name) or ("", SeenName(name))
             seen, used = (times, 0) if found.tool else (0, 1)
-            self._names[name] = SeenName(
-                name,
-                known.seen + seen,
-                known.used + used,
-                self._clock,
-                source[:MAX_SOURCE_CHARS] or known.source,
-            )
+            counted = SeenName(name, known.seen + seen, known.used + used, self._clock)
+            self._names[name] = source[:MAX_SOURCE_CHARS] or last, counted
 
     def _run(self, command: CommandFacts) -> None:
         if command.job is not None:
@@ -288,8 +282,15 @@ class _Writer:
             tuple(self._loaded)[-MAX_LOADED:],
             before.edits,
             before.unconfirmed,
-            tuple(sorted(self._names.values(), key=lambda name: name.weight, reverse=True)[:MAX_NAMES]),
+            self._most_likely_names(),
         )
+
+    def _most_likely_names(self) -> dict[str, tuple[SeenName, ...]]:
+        found = sorted(self._names.values(), key=lambda pair: pair[1].weight, reverse=True)[:MAX_NAMES]
+        by_source: dict[str, list[SeenName]] = {}
+        for source, name in found:
+            by_source.setdefault(source, []).append(name)
+        return {source: tuple(names) for source, names in by_source.items()}
 
 
 def _bounded(commands: Sequence[RunFact]) -> tuple[RunFact, ...]:

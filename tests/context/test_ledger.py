@@ -114,6 +114,23 @@ def test_ledger_is_bounded_and_counts_dropped_facts() -> None:
     assert ledger.commands[-1].text == f"echo {ledgers.MAX_COMMANDS + 4}"
 
 
+def test_ledger_of_1000_turns_is_small_although_it_counts_names() -> None:
+    folder = "packages/server/src/components/configuration"
+    turns = [
+        message
+        for number in range(1_000)
+        for message in (
+            assistant("I read the next one."),
+            *viewed(
+                f"{folder}/module_{number % 40}.py", f"load_settings_{number} = parse_settings_{number}()"
+            ),
+        )
+    ]
+    ledger = grown([user("first"), *turns])
+    assert sum(map(len, (ledger.seen_names or {}).values())) == ledgers.MAX_NAMES
+    assert len(msgspec.json.encode(ledger)) < 60_000
+
+
 def test_the_first_answer_is_the_last_text_before_the_second_request() -> None:
     first, second = assistant("I look."), assistant("Found it.")
     found = grown([user("where?"), first, *ran("ls"), second, user("and now?"), assistant("Later.")])

@@ -410,7 +410,7 @@ async def load_ledger(
     ledger = _ledger.decode(stored) if stored and before is None else None
     own_ids = {message.id for message in session.own_messages}
     edited = {message_id: kind for message_id, kind in kinds.items() if message_id not in own_ids}
-    if ledger is None or ledger.names is None or foreign.last or ledger.edits != edited:
+    if ledger is None or ledger.seen_names is None or foreign.last or ledger.edits != edited:
         # A fork, a branch, imported, stored without a ledger or names, or before an
         # edit; the next boundary stores it.
         found: list[MessageFacts] = []
