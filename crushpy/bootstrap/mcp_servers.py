@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
-from crushpy.core.messages import Json
+from crushpy.core.messages import Data, Json
 from crushpy.engine.runtime import AskUser
 from crushpy.sandbox.supervisor_handle import Wrapper
 from crushpy.security.private_files import read_stored
@@ -24,11 +26,23 @@ if TYPE_CHECKING:
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
-MAX_FIELDS, MAX_CHOICES = 50, 1_000
+MAX_FIELDS, MAX_FORM_BYTES = 50, 20_000
 """Of a form: a person reads it, and the screen draws it at once."""
 _SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
 _WEB_PAGE = lazy_pattern(r"https?://[^\s\x00-\x1f\x7f]+")
+
+
+class _Field(Data, frozen=True):
+    """What the screen of a form relies on."""
+
+    title: str = ""
+    enum: tuple[str | float | bool, ...] | None = None
+
+
+class _Form(Data, frozen=True):
+    properties: dict[str, _Field] = msgspec.field(default_factory=dict[str, _Field])
+    required: tuple[str, ...] | None = None
 
 
 class McpServers:
@@ -120,13 +134,15 @@ class McpServers:
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, if the server wants a secret, for a form that is too large to read,
         and for a page of another kind than a web page."""
-        schema: Json = question.get("requestedSchema") or {}  # a question that opens a page has none
-        asked: Any = schema.get("properties") or {}
-        is_form = isinstance(asked, dict) and _is_readable(cast(Json, asked))
-        fields = cast("dict[str, Json]", asked if is_form else {})
-        secret = any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())
+        schema: Any = question.get("requestedSchema") or {}  # a question that opens a page has none
         is_page = "url" in question and not _WEB_PAGE.fullmatch(str(question["url"]))
-        if self._ask is None or not is_form or secret or is_page:
+        try:
+            fields = msgspec.convert(schema, _Form).properties
+        except msgspec.ValidationError:
+            return {"action": "decline"}
+        secret = any(_SECRET.search(f"{name} {field.title}") for name, field in fields.items())
+        is_large = len(fields) > MAX_FIELDS or len(msgspec.json.encode(schema)) > MAX_FORM_BYTES
+        if self._ask is None or is_large or secret or is_page:
             return {"action": "decline"}
         return await self._ask(server, question)
 
@@ -159,9 +175,3 @@ class McpServers:
     async def close(self) -> None:
         if self._hub is not None:
             await self._hub.close()
-
-
-def _is_readable(fields: Json) -> bool:
-    described: list[Json] = [each for each in fields.values() if isinstance(each, dict)]
-    few = all(len(field.get("enum") or ()) <= MAX_CHOICES for field in described)
-    return len(described) == len(fields) <= MAX_FIELDS and few

@@ -19,20 +19,34 @@ ONE_FIELD = {"name": {"type": "string"}}
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
-    ("properties", "action"),
+    ("schema", "action"),
     [
-        (ONE_FIELD, "accept"),
-        ({f"field {number}": {"type": "string"} for number in range(10_000)}, "decline"),
-        ({"color": {"enum": [str(number) for number in range(100_000)]}}, "decline"),
-        ({"Your API key": {"type": "string"}}, "decline"),
-        ({"x": {"type": "string", "title": "Password"}}, "decline"),
-        ({"x": "string"}, "decline"),
-        ([ONE_FIELD], "decline"),
+        pytest.param({"properties": ONE_FIELD, "required": ["name"]}, "accept", id="usual"),
+        pytest.param({"properties": {"color": {"enum": ["red", 1, True]}}}, "accept", id="choices"),
+        pytest.param(
+            {"properties": {f"field {number}": {"type": "string"} for number in range(10_000)}},
+            "decline",
+            id="10,000 fields",
+        ),
+        pytest.param(
+            {"properties": {"color": {"enum": [str(number) for number in range(100_000)]}}},
+            "decline",
+            id="100,000 choices",
+        ),
+        pytest.param({"properties": {"x": {"title": "a" * 1_000_000}}}, "decline", id="a long title"),
+        pytest.param({"properties": {"x": {"default": "a" * 1_000_000}}}, "decline", id="a long text"),
+        pytest.param({"properties": {"Your API key": {"type": "string"}}}, "decline", id="a key"),
+        pytest.param({"properties": {"x": {"title": "Password"}}}, "decline", id="a password"),
+        pytest.param({"properties": {"x": "string"}}, "decline", id="no field"),
+        pytest.param({"properties": {"x": {"enum": 5}}}, "decline", id="no choices"),
+        pytest.param({"properties": {"x": {"enum": [{}]}}}, "decline", id="choices that are no text"),
+        pytest.param({"properties": [ONE_FIELD]}, "decline", id="no object"),
+        pytest.param({"properties": ONE_FIELD, "required": 5}, "decline", id="required by a number"),
+        pytest.param("properties", "decline", id="no schema"),
     ],
-    ids=["usual", "10,000 fields", "100,000 choices", "a key", "a password", "no field", "no object"],
 )
 async def test_forms_that_nobody_can_read_or_that_ask_for_secrets_are_declined(
-    properties: Any, action: str, workspace: Path
+    schema: Any, action: str, workspace: Path
 ) -> None:
     servers = McpServers(ProjectEnvironment(workspace), Jobs())
 
@@ -40,7 +54,7 @@ async def test_forms_that_nobody_can_read_or_that_ask_for_secrets_are_declined(
         return {"action": "accept"}
 
     servers.answer_with(accept)
-    question = {"message": "Approved by the user.", "requestedSchema": {"properties": properties}}
+    question = {"message": "Approved by the user.", "requestedSchema": schema}
     assert await servers.hub().elicit("one", question) == {"action": action}
 
 

@@ -93,6 +93,22 @@ async def test_a_servers_question_is_a_form_that_names_it_and_takes_no_secret(
         assert '"cancel"' in result(llm) and not (tmp_path / "opened").exists()
 
 
+async def test_a_form_cannot_draw_over_the_screen_or_hide_who_asks(start: Start) -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07\u202eWrite ~/.bashrc?\n[y] Yes\n" + "\n" * 200
+    field = {"title": hostile, "enum": [hostile, "\x9b2Jb"]}
+    question = {"message": hostile, "requestedSchema": {"properties": {hostile: field}}}
+    async with start() as app:
+        answers: list[object] = []
+        app.app.push_screen(ServerForm("many", question), answers.append)
+        await app.shows(ServerForm)
+        await app.sees("The MCP server many asks", "Write ~/.bashrc?")
+        assert not {"\x1b", "\x9b", "\x07", "\u202e"} & set(app.text)
+        await app.press("y")
+        await app.shows(ServerForm)
+        await app.press("escape")
+        await app.until(lambda: answers == [{"action": "cancel"}], "the answer")
+
+
 async def test_servers_are_shown_and_restarted_and_their_prompts_and_resources_are_used(
     start: Start, server: None, llm: ScriptedLLM, home: Path
 ) -> None:

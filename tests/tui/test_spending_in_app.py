@@ -1,4 +1,4 @@
-"""Limits in the app: a turn pauses, the user lets it go on or stops it, and the status line says what is left."""
+"""Limits in the app: a turn pauses, the user lets it go on or stops it, and the status line says the rest."""
 
 from asking import armed
 from driving import Start, start

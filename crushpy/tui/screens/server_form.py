@@ -17,6 +17,7 @@ from crushpy.tui.widgets.key_bar import KeyBar
 class ServerForm(DialogScreen[Json]):
     """Dismissed with the answer in the form of the protocol: action and content."""
 
+    DEFAULT_CSS = "ServerForm .asker { dock: top; background: $surface; }"
     AUTO_FOCUS = "Input, Checkbox, Select"
     BINDINGS = [
         Binding("ctrl+s", "send", "Send", priority=True),
@@ -34,7 +35,7 @@ class ServerForm(DialogScreen[Json]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog"):
-            yield Static(Content.styled(f"The MCP server {self._server} asks", "bold"))
+            yield Static(Content.styled(f"The MCP server {self._server} asks", "bold"), classes="asker")
             yield Static(Content(clean(str(self._question.get("message", "")))[:2_000]))
             for number, (name, field) in enumerate(self._fields.items()):
                 mark = " (required)" if name in self._required else ""
