@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -436,6 +437,26 @@ async def test_a_killed_branch_is_continued_by_the_next_process(talks: Talks, ll
 
 
 @pytest.mark.slow
+async def test_the_latest_branch_is_continued_although_the_clock_went_back_a_day(
+    talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm.always("Yes.")
+    talk = await talks()
+    await talk.ask("the first request")
+    parent, context = talk.conversation.info.id, talk.conversation.context
+    assert await context.open_branch("look aside", begin=False)
+    assert await context.return_to_parent("nothing")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 86_400)
+    assert await context.open_branch("look again", begin=False)
+    await talk.ask("inside")
+    second = talk.conversation.info.id
+    await talk.close()
+    talk = await talks(session=parent)
+    assert talk.conversation.info.id == second
+    assert [message.text for message in talk.conversation.history[-2:]] == ["inside", "Yes."]
+
+
 async def test_a_fork_inside_a_branch_returns_to_a_copy_of_the_parent(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[branch()]), Reply(calls=[back("one")]), Reply("Done."))
     talk = await talks(flags=LLM, yolo=True)

@@ -76,7 +76,9 @@ class BranchService:
         return True
 
     async def _open(self, goal: str, call_id: str, on_stored: OnStored) -> None:
-        session, now = self._session, time.time()
+        session = self._session
+        # The latest branch is where the conversation continues, whatever happened to the clock.
+        now = max([time.time(), *(message.created_at for message in session.history)])
         parent, depth = session.info, len(session.branches) + 1
         info = msgspec.structs.replace(child_of(parent, now), kind=BRANCH, generation=parent.generation)
         text = _opening_text(goal, depth, by_agent=bool(call_id))
