@@ -476,6 +476,15 @@ def test_an_unusable_database_is_an_error_not_a_traceback(cli: Cli, home: Path) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [("sessions", "list"), ("config", "set", "model", "x/y")])
+def test_a_home_that_cannot_be_written_is_an_error_not_a_traceback(
+    cli: Cli, command: tuple[str, ...]
+) -> None:
+    done = cli(*command, env={"CRUSHPY_HOME": "/proc/crushpy"})
+    assert done.returncode in (1, 2) and "/proc/crushpy" in done.stderr
+    assert "set CRUSHPY_HOME to another folder" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_reader_that_goes_away_is_no_error(cli: Cli, told: SessionInfo, fill: Filled) -> None:
     fill(lambda store: store.messages.add(told.id, said("x" * 500_000)))
     done = subprocess.run(

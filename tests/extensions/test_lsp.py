@@ -164,6 +164,18 @@ def test_a_server_that_dies_in_a_request_is_an_error(run: Run, llm: ScriptedLLM,
     assert "has ended: it ended with exit code 3" in found[1] and "clean" in said(found[2])[0]
 
 
+def test_server_changes_no_other_file_and_forges_no_line(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path
+) -> None:
+    serve("foreign")
+    (workspace / "other.py").write_text("fine\n")
+    found = go(run, llm, edit(("b = 1", "bad new")))
+    assert (workspace / "other.py").read_text() == "fine\n"
+    assert len(said(found[1])) == 2 and "1 new problem" in said(found[1])[0]
+    assert said(found[1])[1].startswith("  2: error: wrong") and "\x1b" not in found[1]
+    assert "other.py" not in found[1]
+
+
 def test_places_obey_the_rules_of_grep(
     run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, home: Path, tmp_path: Path
 ) -> None:
