@@ -71,6 +71,8 @@ class RuleFact(Data, frozen=True):
     ended: str = ""
     """withdrawn; empty while it applies. In conversations of an earlier version also `SUPERSEDED`."""
     origin: str = ""
+    asked: str = ""
+    """The latest sentence that asks to end it: the user has not answered whether it is meant."""
 
     @property
     def setter(self) -> str:
@@ -366,6 +368,10 @@ class RuleBook:
                 number, statement.text, message_id, at, added, origin=statement.origin
             )
             self._next += 1
+        elif statement.edit == "asked":
+            valid = [self._rules[number] for number in sorted(self._by_text.values())]
+            if meant := meant_rule(statement.text, valid):
+                self._rules[meant.number] = msgspec.structs.replace(meant, asked=statement.text)
 
 
 def _key(text: str) -> str:

@@ -36,6 +36,19 @@ def test_an_unanswered_replacement_stays_in_the_list(cli: Cli, run: Run, llm: Sc
     assert "replaces" not in cli("sessions", "rules", session).stdout
 
 
+def test_a_sentence_that_asks_to_end_a_rule_stays_in_the_list_until_that_ends(
+    cli: Cli, run: Run, llm: ScriptedLLM
+) -> None:
+    llm.always("Fine.")
+    session = run("Always use port 8443 for the server. Never commit.").result["session_id"]
+    run("--session", session, "Forget the rule about the port.")
+    first, second, _ = cli("sessions", "rules", session).stdout.splitlines()
+    assert first.endswith('server.  (end it? "Forget the rule about the port.")')
+    assert second.endswith("Never commit.")
+    cli("sessions", "rules", session, "--drop", "1")
+    assert "end it?" not in cli("sessions", "rules", session).stdout
+
+
 def test_bad_input_names_the_thing_and_the_way_out(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
     llm.script("Fine.")
     session = run("List the files.").result["session_id"]

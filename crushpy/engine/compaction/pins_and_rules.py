@@ -36,7 +36,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import LiveSession
 from crushpy.security.redact import redact
 from crushpy.security.safe_git import git_output, known_filters
-from crushpy.security.sanitize import encodable
+from crushpy.security.sanitize import encodable, one_line
 from crushpy.storage.records import EVERYTHING, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import CallContext, Workspace
@@ -236,12 +236,13 @@ class RuleList(Data, frozen=True, omit_defaults=False):
         return [rule for rule in self.rules if rule.ended == SUPERSEDED and rule.text not in applying]
 
     def state(self, rule: RuleFact) -> str:
-        """Who set it, and how it ended, or which earlier one it seems to replace: that question stays open
-        until the user ends one of them."""
+        """Who set it, and how it ended, or which earlier one it seems to replace, or what asks to end it:
+        these questions stay open until the user ends a rule."""
         earlier = [known for known in self.valid if known.number < rule.number]
         old = None if rule.ended else replaced_rule(rule.text, earlier)
         ended = "ended by an earlier version" if rule.ended == SUPERSEDED else rule.ended
-        return ", ".join(filter(None, (rule.setter, ended, f"replaces {old.number}?" if old else "")))
+        asked = f'end it? "{one_line(rule.asked)}"' if rule.asked and not ended else ""
+        return ", ".join(filter(None, (rule.setter, ended, f"replaces {old.number}?" if old else "", asked)))
 
     @property
     def offer(self) -> str:
