@@ -12,8 +12,8 @@ TAB, UP, DOWN, ESCAPE = "\t", "\x1b[A", "\x1b[B", "\x1b"
 
 
 def marked(terminal: Terminal) -> list[str]:
-    """The lines with a mark, prompts (which have a bar of their own) left out."""
-    lines = [line.rstrip() for line in terminal.text.split("\n")[:-2]]
+    """The lines with a mark, prompts (which have a bar of their own) left out; without the scrollbar."""
+    lines = [line.rstrip(" ▁▂▃▄▅▆▇█") for line in terminal.text.split("\n")[:-2]]
     return [line for line in lines if line.startswith("▌") and "say " not in line]
 
 

@@ -250,7 +250,7 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
     ("keys", "trace"),
     [
         ("y", "Ran touch made"),
-        ("mc", "bash touch made  allowed: `touch made`"),
+        ("mc", "Ran touch made · allowed: `touch made`"),
         ("a", "Ran touch made · always: `touch made` in this project"),
         ("mg", "Ran touch made · always: `touch made` in all projects"),
         ("n", "Run touch made · denied"),

@@ -174,7 +174,7 @@ async def test_keys_of_a_card_in_view_work_while_the_cursor_is_elsewhere(
         await app.sees("Still 42.")
         await app.rests()
         await app.press("tab")
-        await app.sees("u Undo", "l Tree")
+        await app.sees("p Pin", "u Undo", "l Tree")
         await app.press("l")
         await app.shows(SessionTreeScreen)
 

@@ -42,7 +42,9 @@ async def test_a_branch_is_indented_and_then_folded(start: Start, llm: ScriptedL
         assert "2 calls, " in folded and "tokens, folded to " in folded
         await app.press("ctrl+l")
         await app.shows(SessionTreeScreen)
-        await app.sees("branch of session 1", "find the cause", "returned")
+        await app.sees("branch of session 1", "returned")
+        await app.press("down")
+        await app.sees("find the cause")
         await app.press("escape", "tab", "up", "s")
         await app.shows(SessionReaderScreen)
         await app.sees("Looking inside.")

@@ -92,7 +92,7 @@ async def test_calls_that_read_are_one_line_that_opens_with_one_key(
     async with start() as app:
         lines = await ended(app, "Read 3 files, listed 1 folder, searched once")
         assert not [line for line in lines if "Read a" in line]
-        await app.press("tab", "up", "up", "enter")
+        await app.press("tab", "up", "enter")
         await app.sees("▾ ✓ Read 3 files", "Read a", "Read b", "Read c", 'Searched "text"', "✓ Listed")
         await app.press("down", "enter")
         await app.sees("text of a")

@@ -81,7 +81,7 @@ async def test_help_scrolls_and_closes(size: tuple[int, int]) -> None:
         assert "Quit" not in screen.text
         assert "Esc Close" in screen.text
         await screen.press("end")
-        await screen.until(lambda: "/quit" in screen.text)
+        await screen.until(lambda: "/glossary" in screen.text)
         await screen.press("escape")
         assert screen.results == [None]
 

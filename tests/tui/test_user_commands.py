@@ -158,7 +158,7 @@ async def test_user_command_shows_its_exit_below_a_long_output(start: Start) -> 
         await run(app, "seq 100; exit 3")
         await app.sees("    ✗ exit 3", " 100")
         await run(app, "seq 101 200")
-        await app.until(lambda: app.text.splitlines()[-6].lstrip().startswith("✓"), "the good end")
+        await app.until(lambda: app.text.splitlines()[-5].lstrip().startswith("✓"), "the good end")
 
 
 async def test_the_agent_does_not_see_it_and_it_is_not_stored(start: Start, llm: ScriptedLLM) -> None:

@@ -310,7 +310,7 @@ class Interaction:
 
     def step(self, step: int) -> None:
         """Moves to the next item; first through the one at the cursor, if it is taller than the screen."""
-        widget, model = self._widget, self._model
+        widget = self._widget
         height, top = widget.size.height, widget.top_row
         index = self.cursor_index()
         if index is None:
@@ -320,7 +320,7 @@ class Interaction:
         if (step < 0 and first < top) or (step > 0 and last > top + height):
             widget.go_to(top + step * min(LINES_PER_STEP, height))
             return
-        following = model.neighbour(index, step)
+        following = self.stop(index, step)
         if following is None:
             widget.go_to(top + step)
             return
@@ -356,8 +356,18 @@ class Interaction:
         first, last = self._view.visible_entries(self._widget.top_row)
         index = self.cursor_index()
         if index is None or index > last:
-            index = last
-        self.set_cursor(max(index, first))
+            index = self.stop(last + 1, -1)
+        self.set_cursor(max(first if index is None else index, first))
+
+    def stop(self, index: int, step: int) -> int | None:
+        """The next entry in that direction (1 or -1) that keys act on: no figures at the end of a turn."""
+        following = self._model.neighbour(index, step)
+        while following is not None:
+            item = self._model[following].item
+            if not (isinstance(item, items.NoticeItem) and item.level == "turn"):
+                break
+            following = self._model.neighbour(following, step)
+        return following
 
     def enter(self, *, from_app_focus: bool) -> None:
         """The widget got the focus. The cursor starts at the last visible item, unless it was set before."""
