@@ -22,6 +22,10 @@ def build(argv: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(with_flags(chat, StartOptions, chat=True))
+    if {"--install-completion", "--show-completion"} & set(argv):
+        from crushpy.cli.completion import correct_scripts
+
+        correct_scripts()
     names = [word for word in argv if word in COMMANDS]
     if argv and argv[0] in COMMANDS:
         names = [argv[0]]

@@ -54,5 +54,24 @@ def complete_models() -> list[str]:
     return sorted(named | {name for name in chat_names() if has_key(name.partition("/")[0])})
 
 
+def correct_scripts() -> None:
+    """Corrects the scripts of Typer: zsh ignored the first Tab of a shell, and fish asked twice for each."""
+    from typer import _completion_shared  # private: no setting changes a script
+
+    scripts = _completion_shared._completion_scripts  # pyright: ignore[reportPrivateUsage]
+    scripts["zsh"] += '\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then %(complete_func)s "$@"; fi'
+    scripts["fish"] = _FISH
+
+
+_FISH = r"""
+function %(complete_func)s
+    set -lx %(autocomplete_var)s complete_fish
+    set -lx _TYPER_COMPLETE_FISH_ACTION get-args
+    set -lx _TYPER_COMPLETE_ARGS (commandline -cp)
+    set -g %(complete_func)s_found (%(prog_name)s)
+    test -n "$%(complete_func)s_found"
+end
+complete -c %(prog_name)s --no-files --condition %(complete_func)s --arguments '$%(complete_func)s_found'
+"""
 COMPLETERS: dict[str, Callable[..., Any]] = {"ID": complete_sessions, "MODEL": complete_models}
 """By the placeholder of an option."""
