@@ -388,10 +388,10 @@ def effect_words(effect: EditEffect) -> str:
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
-    costs = f"the {effect.cache_lost:,} tokens after it are sent uncached once"
+    costs = f", the {effect.cache_lost:,} tokens after it are sent uncached once" if effect.cache_lost else ""
     if effect.thoughts_lost:
         costs += f", and the model loses its {counted(effect.thoughts_lost, 'thought')} after it"
-    words = f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
+    words = f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}{costs}"
     for what, repeats in effect.repeated:
         repeat = "repeats" if len(repeats) == 1 else "repeat"
         repeat = f"that {repeat} the text removed" if effect.also else f"{repeat} the text"

@@ -35,7 +35,9 @@ def call_words(name: str, args: dict[str, Any], *, done: bool = False, more: str
     if is_server_tool(name):
         return _server_words(name, args, more)
     about = "" if name in ("todos", "new_session", "return_to_parent") else headline(name, args, more=more)
-    if name in ("grep", "glob"):
+    if name == "ls":
+        about = about or "."
+    elif name in ("grep", "glob"):
         place = str(args.get("path") or "")
         about = f'"{about}"' + (f" in {place}" if place not in ("", ".") else "")
     return verb(name, done=done), about

@@ -62,6 +62,8 @@ class Paths:
     """A cache of the models that servers offer."""
     first_frames = _in_data_dir("first_frames.json")
     """Pictures of the app that a start shows until it is up."""
+    recent_commands = _in_data_dir("recent_commands.json")
+    """Commands of the app by their action, the last used first."""
     learnt_file = _in_data_dir("learnt.json")
     """Values learnt about models on their servers."""
     database = _in_data_dir("crushpy.db")

@@ -54,7 +54,8 @@ def decision_words(decision: CallDecision) -> str:
             "always": "always allowed by you",
             "deny": "denied by you",
         }.get(decision.answer, f"the question was {decision.answer}")
-        said = [f"{how}, {moment}"]
+        about = f": {decision.covers}" if decision.covers else ""
+        said = [f"{how}{about}, {moment}"]
     else:
         how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, no user to ask"}
         verdict = how[decision.verdict]

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from crushpy.core import events
 from crushpy.core.app_commands import BY_ACTION
 from crushpy.tui.notify import call_attention, set_title
@@ -105,6 +107,8 @@ class ChatEvents:
 
         chat = self._chat
         palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
+        accesses = [replace(access, value=chat.feed.shorten(access.value)) for access in question.accesses]
+        question = replace(question, accesses=tuple(accesses))
         panel = ApprovalPanel(question, palette, has_draft, typed, answer)
         chat.mount(panel, before=chat.strip)
         return panel

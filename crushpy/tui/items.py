@@ -72,7 +72,7 @@ class ToolItem(messages.Data, frozen=True):
     output: str = ""
     """Its output while it runs, and its result as text if there is no `display` or it failed."""
     answer: str = ""
-    """The user's answer to the approval; empty if none was needed."""
+    """What the user said when they denied it, or how it ended without a result."""
     decision: messages.CallDecision | None = None
     """The decision that allowed or refused it."""
     message_id: str = ""

@@ -11,9 +11,11 @@ import os
 import re
 import select
 import sys
+import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
@@ -43,6 +45,11 @@ log = logging.getLogger(__name__)
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
 
+ASK_EVERY_S = 0.1
+"""Time between two questions to the terminal, whose answers tell how late it draws."""
+MAX_LAG_S = 30.0
+"""After this time without an answer it is asked again."""
+
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
 """Enter with a modifier, in the encodings that Textual reads as something else."""
@@ -65,6 +72,10 @@ def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> No
 class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
+    _asked_at = _answered_at = _lag = 0.0
+    _least_lag = inf
+    """Of a terminal that has not answered yet. Some never do."""
+
     def get_driver_class(self) -> "type[Driver]":
         driver = super().get_driver_class()
         # Windows has a driver of its own, and a user may choose one.
@@ -78,6 +89,25 @@ class AdaptedApp(App[object]):
         for at, line_filter in enumerate(self._filters):
             if isinstance(line_filter, Monochrome | NoColor):
                 self._filters[at] = NoColor() if self.native_ansi_color else Monochrome()
+
+    def terminal_lag(self) -> float:
+        """How many seconds later than usual the terminal draws what is written: a slow connection.
+
+        The kernel and SSH accept much more than they have sent, so that only an answer of the terminal tells.
+        """
+        now = time.monotonic()
+        lag = self._lag
+        if self._asked_at > self._answered_at and now - self._asked_at < MAX_LAG_S:
+            lag = max(lag, now - self._asked_at)
+        elif now - self._asked_at > ASK_EVERY_S:
+            self._asked_at = now
+            write_to_terminal(self, "\x1b[6n")
+        return max(0.0, lag - self._least_lag)
+
+    def on_cursor_position(self) -> None:
+        self._answered_at = time.monotonic()
+        self._lag = self._answered_at - self._asked_at
+        self._least_lag = min(self._least_lag, self._lag)
 
     def describe_crash(self, error: BaseException | None) -> str:
         """The text to print after an unexpected error has ended the app."""
@@ -117,13 +147,8 @@ def write_to_terminal(app: App[object], sequence: str) -> None:
         driver.flush()
 
 
-def has_unwritten_output(app: App[object]) -> bool:
-    """Whether the terminal has not taken yet what was drawn before: a slow connection.
-
-    `_driver`, `_writer_thread` and `_queue`: Textual does not tell how much is waiting.
-    """
-    writer = app._driver._writer_thread if isinstance(app._driver, LinuxDriver) else None
-    return writer is not None and writer._queue.qsize() > 0
+def terminal_lag(app: App[object]) -> float:
+    return app.terminal_lag() if isinstance(app, AdaptedApp) else 0.0
 
 
 def list_notifications(app: App[object]) -> list[Notification]:

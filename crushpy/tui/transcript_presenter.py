@@ -84,7 +84,7 @@ class TranscriptPresenter:
         """The last answer to a side question, which Esc folds."""
         self._card: int | None = None
         """The card whose tokens the next reply reports."""
-        self._shorten = path_shortener(())
+        self.shorten = path_shortener(())
 
     @property
     def talking(self) -> bool:
@@ -93,7 +93,7 @@ class TranscriptPresenter:
 
     def show_paths_from(self, *folders: str) -> None:
         """Shows paths relative to these folders."""
-        self._shorten = path_shortener(folders)
+        self.shorten = path_shortener(folders)
 
     def show(self, item: TranscriptItem) -> int:
         return self._view.add(self._with_short_paths(item))
@@ -101,11 +101,11 @@ class TranscriptPresenter:
     def _with_short_paths(self, item: TranscriptItem) -> TranscriptItem:
         match item:
             case ToolItem():
-                changes = {"headline": self._shorten(item.headline), "answer": self._shorten(item.answer)}
+                changes = {"headline": self.shorten(item.headline), "answer": self.shorten(item.answer)}
             case NoticeItem():
-                changes = {"text": self._shorten(item.text)}
+                changes = {"text": self.shorten(item.text)}
             case ErrorItem():
-                changes = {"message": self._shorten(item.message), "hint": self._shorten(item.hint)}
+                changes = {"message": self.shorten(item.message), "hint": self.shorten(item.hint)}
             case _:
                 return item
         return msgspec.structs.replace(item, **changes)
@@ -256,7 +256,7 @@ class TranscriptPresenter:
             case events.ApprovalNeeded():  # perhaps about a command that the user has changed
                 asked = _called(event, "waiting").headline
                 self._change(self._tools.get(event.id), headline=asked, answer="")
-            case events.ApprovalDone():
+            case events.ApprovalDone() if event.answer == "deny":
                 said = answer_words(event.answer, event.covers, event.words)
                 self._change(self._tools.get(event.id), answer=said)
             case events.ToolFinished():
@@ -398,7 +398,8 @@ def _finished(item: ToolItem, result: ToolResult | events.ToolFinished) -> ToolI
         state = "interrupted"
     elif decision is not None and decision.verdict == "denied":
         state = "denied"
-    said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
+    refused = decision is not None and decision.answer == "deny"
+    said = answer_words("deny", "", decision.words) if refused else item.answer
     ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
     about = item.headline
     if result.name == "bash" and isinstance(result.display, Terminal):  # the user may have changed it

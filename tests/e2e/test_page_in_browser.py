@@ -65,6 +65,8 @@ async def test_page_shows_the_conversation_and_runs_no_hostile_text(tmp_path: Pa
             "document.querySelector('.card').textContent"
         )
         assert await page.run("document.querySelector('.removed').textContent") == "-old line"
+        verbs = await page.run("[...document.querySelectorAll('summary strong')].map(e => e.textContent)")
+        assert {"Ran ls needles", "Edited a.py"} <= set(verbs)
         colours = "[...document.querySelectorAll('.added, .removed')].map(e => getComputedStyle(e).color)"
         assert len(set(await page.run(colours))) == 2
         picture = tmp_path / "page.png"
@@ -89,7 +91,7 @@ async def test_a_folded_part_is_rendered_when_it_is_opened(tmp_path: Path) -> No
         await page.run(f"{card}.querySelectorAll('summary').forEach(one => one.click())")
         await page.until(f"{card}.textContent.includes('The summary')")
         for words in ("files changed: a.py", "paths"):
-            assert words in await page.run(f"{card}.textContent")
+            await page.until(f"{card}.textContent.includes('{words}')")
         toggle = "document.querySelector('section.session h2 button')"
         await page.run(f"{toggle}.click()")
         assert await page.run(f"{toggle}.getAttribute('aria-expanded')") == "false"

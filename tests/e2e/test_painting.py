@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from support.e2e_terminal import Terminal
+from support.e2e_terminal import CURSOR_QUESTION, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +58,23 @@ def test_terminal_theme_draws_no_colours_under_NO_COLOR(
         terminal.wait_quiet()
         colours = {(cell.fg, cell.bg) for row in terminal.cells for cell in row}
     assert colours == {("default", "default")}
+
+
+def test_a_terminal_that_draws_late_gets_fewer_frames(
+    launch: Callable[..., Terminal], llm: ScriptedLLM
+) -> None:
+    drawn: list[int] = []
+    for answers in (True, False):
+        llm.script("Hello.", Reply("word " * 60 + "The end of it.", chunk=5, delay=0.05))
+        with launch() as terminal:
+            terminal.type_line("hello")
+            terminal.wait_for("Hello.")
+            terminal.wait_rest()
+            assert CURSOR_QUESTION in terminal.raw
+            before = len(terminal.raw)
+            terminal.answers = answers
+            terminal.type_line("write")
+            terminal.wait_for("The end of it.")
+            drawn.append(len(terminal.raw) - before)
+    at_once, late = drawn
+    assert late < at_once * 0.7

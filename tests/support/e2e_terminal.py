@@ -21,6 +21,7 @@ from support.command import start_crushpy
 PATIENCE = 60.0
 ACTIVITY = re.compile(r"^ [⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ", re.MULTILINE)
 """The spinner of the line that tells what runs."""
+CURSOR_QUESTION = b"\x1b[6n"
 ASKS = re.compile(r"^ *asks you\b")
 
 
@@ -38,6 +39,8 @@ class Terminal:
     ) -> None:
         """`launcher` is a program that becomes crushpy, which follows it as its arguments."""
         self.raw = bytearray()
+        self.answers = True
+        """It tells the position of its cursor if asked, as terminals do."""
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._master, slave = pty.openpty()
@@ -157,8 +160,14 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:
             return False
+        return self._take(data)
+
+    def _take(self, data: bytes) -> bool:
         self.raw += data
         self._stream.feed(data)
+        if self.answers and CURSOR_QUESTION in self.raw[-len(data) - len(CURSOR_QUESTION) + 1 :]:
+            cursor = self._screen.cursor
+            os.write(self._master, b"\x1b[%d;%dR" % (cursor.y + 1, cursor.x + 1))
         return bool(data)
 
     # --- the keyboard -----------------------------------------------------

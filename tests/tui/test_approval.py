@@ -247,18 +247,18 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
 
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
-    ("keys", "trace"),
+    ("keys", "trace", "at_cursor"),
     [
-        ("y", "Ran touch made"),
-        ("mc", "Ran touch made · allowed: `touch made`"),
-        ("a", "Ran touch made · always: `touch made` in this project"),
-        ("mg", "Ran touch made · always: `touch made` in all projects"),
-        ("n", "Run touch made · denied"),
-        ("nuse mkdir", "Run touch made · denied: use mkdir"),
+        ("y", "Ran touch made", "allowed once by you, "),
+        ("mc", "Ran touch made", "allowed by you for this conversation: `touch made`, "),
+        ("a", "Ran touch made", "always allowed by you: `touch made` in this project, "),
+        ("mg", "Ran touch made", "always allowed by you: `touch made` in all projects, "),
+        ("n", "Run touch made · denied", "denied by you, "),
+        ("nuse mkdir", "Run touch made · denied: use mkdir", "denied by you, "),
     ],
 )
 async def test_the_flow_tells_what_was_granted_or_denied(
-    start: Start, llm: ScriptedLLM, keys: str, trace: str
+    start: Start, llm: ScriptedLLM, keys: str, trace: str, at_cursor: str
 ) -> None:
     llm.script(bash("touch made"), "I see.")
     async with start() as app:
@@ -273,6 +273,9 @@ async def test_the_flow_tells_what_was_granted_or_denied(
         await app.rests()
         (line,) = [line for line in app.text.split("\n") if "n touch made" in line]
         assert re.sub(r" · [0-9.]+ s$", "", line.strip(" ▸✓⊘")) == trace
+        assert at_cursor not in app.text
+        await app.press("tab", "up", "up")
+        await app.sees(at_cursor)
 
 
 async def test_the_flow_tells_what_was_granted_to_a_task(start: Start, llm: ScriptedLLM) -> None:

@@ -258,6 +258,18 @@ async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedL
         await app.sees("`rm` deletes files, folders", "with all they contain (build).", "It asks because")
 
 
+async def test_an_explanation_names_paths_as_the_title_does(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(write("echo hi\n"), "Written.")
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        await app.press("question_mark")
+        await app.sees("Changes ", "It asks because")
+        assert str(workspace) not in app.text
+
+
 async def test_a_changed_command_keeps_its_place_and_an_empty_one_goes_back(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:

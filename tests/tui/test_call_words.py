@@ -8,6 +8,7 @@ from crushpy.core.call_words import call_title, call_words
 
 CALLS: list[tuple[str, dict[str, Any], str, str]] = [
     ("view", {"file_path": "src/tax.py"}, "Read src/tax.py", "Read src/tax.py"),
+    ("ls", {}, "List .", "Listed ."),
     ("edit", {"file_path": "src/tax.py"}, "Edit src/tax.py", "Edited src/tax.py"),
     ("bash", {"command": "pytest -q"}, "Run pytest -q", "Ran pytest -q"),
     ("grep", {"pattern": "TODO", "path": "src"}, 'Search "TODO" in src', 'Searched "TODO" in src'),

@@ -175,7 +175,7 @@ async def test_the_first_call_of_a_projects_server_asks_one_question(
         await app.say("go")
         await armed(app)
         await app.sees(
-            "Start many (`python3 server.py 1`) and call tool_000?", "server.py sha256:", "{'x': 7}"
+            "Start many (`python3 server.py 1`) and call tool_000?", "server.py sha256:", '{"x":7}'
         )
         await app.sees("No rule allows mcp__many__tool_000; the project's .mcp.json starts")
         await app.press("y")

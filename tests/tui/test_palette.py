@@ -132,6 +132,10 @@ async def test_commands_are_grouped_and_the_last_used_come_first(start: Start) -
         await app.press("escape")
         await app.press("ctrl+p")
         await app.sees("Last used  Status", "Context    Context Inspector")
+    async with start(size=(120, 40)) as app:  # also after a restart
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.sees("Last used  Status")
 
 
 def test_the_slash_menu_is_ranked_by_use() -> None:

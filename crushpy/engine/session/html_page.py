@@ -16,7 +16,7 @@ import msgspec
 
 from crushpy.context.overrides import SentState
 from crushpy.core import messages
-from crushpy.core.call_words import call_title
+from crushpy.core.call_words import call_words
 from crushpy.engine.compaction.judged_boundaries import judge_stored
 from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
 from crushpy.engine.session.page_markup import as_nodes
@@ -213,7 +213,8 @@ def _present(part: messages.Part, plain: dict[str, Any]) -> None:
         case messages.Seed():
             plain["summary"] = as_nodes(plain.get("summary", ""))
         case messages.ToolCall():
-            plain["line"] = call_title(part.name, plain.get("args", {}))
+            for key, done in (("line", False), ("did", True)):
+                plain[key] = " ".join(filter(None, call_words(part.name, plain.get("args", {}), done=done)))
         case messages.ToolResult():
             plain.pop("decision", None)
             plain["state"] = _ending(part)

@@ -23,8 +23,8 @@ class Timeline:
         self._calls_announced = False
         self._began = 0.0
         self._steps = 0
-        self._used = Usage()
-        """By the steps of this turn."""
+        self._used = self._used_before = Usage()
+        """By the steps of this turn, and by the conversation before it."""
 
     def note(self, event: events.Event) -> TimelineNote | None:
         """The note of an event, if it has one. It is stored in the background, if it is to last."""
@@ -64,16 +64,20 @@ class Timeline:
             case events.JobEnded():
                 return TimelineNote("info", event.text)
             case events.PromptCommitted() if not self._in_turn:
-                self._began, self._steps, self._used = time.time(), 0, Usage()
+                self._began, self._used, self._used_before = time.time(), Usage(), self._session.usage
             case events.MessageCommitted():
                 self._steps += 1
             case events.UsageReported():
                 self._used += event.call
             case events.TurnEnded() if self._steps or event.status == "interrupted":
-                used, seconds = self._used, max(0.0, time.time() - self._began)
+                # A partial reply reports no usage: only the conversation counts it.
+                ended = event.status != "interrupted"
+                used = self._used if ended else self._session.usage - self._used_before
+                seconds = max(0.0, time.time() - self._began)
                 tokens = used.total - used.cache_read_tokens
                 words = turn_words(seconds, self._steps, tokens, used.cost) if self._steps else ""
-                said = INTERRUPTED if event.status == "interrupted" else ""
+                self._steps = 0  # an error may end the next turn before it begins
+                said = "" if ended else INTERRUPTED
                 return TimelineNote("turn", " ".join(filter(None, (said, words))))
             case _:
                 pass

@@ -111,18 +111,18 @@ class SettingsCommands(CommandGroup):
         self.require_idle()
         root = project_root(Path(self.chat.options.cwd))
         lines = [*list_project_files(root), *accept_hooks(Paths(), root, only_list=True)]
-        self.say(f"{one_line(str(root))} provides\n" + "\n".join(lines))
+        self.say("This project provides\n" + "\n".join(lines))
         choices = [Choice("yes", "Trust it: use what it brings"), Choice("no", "Cancel")]
         if await self.choose("Trust This Project", choices) == "yes":
             add_trusted(Paths(), root, "/trust")
             accept_hooks(Paths(), root, how="/trust")
             if self.conversation.workspace.jobs.running():  # they would end
-                self.say(f"Trusted: {root}. Jobs are running: what it brings is used from /new.")
+                self.say("Trusted: this project. Jobs are running: what it brings is used from /new.")
                 return
             later = "; its skills and rules from /new" if self.conversation.history else ""
             self.chat.warnings.clear()
             await SessionCommands(self.chat).reopen()
-            self.say(f"Trusted: {root}. What it brings is used now{later}.")
+            self.say(f"Trusted: this project. What it brings is used now{later}.")
 
 
 class ExtensionCommands(CommandGroup):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,8 +20,10 @@ from textual.message import Message
 from crushpy.core.app_commands import BY_ACTION, AppCommand, by_slash
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json
+from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
+from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
@@ -104,8 +107,8 @@ class ChatScreen(ChatHost):
             self._images = ()
         self.further_commands: Sequence[AppCommand] = ()
         """Those of files and of MCP servers."""
-        self.recent_actions: list[str] = []
-        """Commands by their action, the latest first."""
+        self.recent_actions = read_stored(Paths().recent_commands, list[str]) or []
+        """Commands by their action, the latest first, also of earlier starts."""
         self._undo_asked = ""
         """The compaction that the next `undo` on its card undoes."""
 
@@ -127,6 +130,7 @@ class ChatScreen(ChatHost):
 
     def on_mount(self) -> None:
         self.prompt.focus()
+        self.prompt.rank_commands(self.recent_actions)
         self.attaching.given(self._images)
         self.status.set(**self.first_frame.status)
         if self.options.prompt.startswith("/"):  # a command, or a path: sent once all commands are known
@@ -438,6 +442,18 @@ class ChatScreen(ChatHost):
 
     # --- commands ----------------------------------------------------------------------------------------
 
+    def _rank_first(self, action: str) -> None:
+        def rank(actions: list[str]) -> list[str]:
+            return [action, *(earlier for earlier in actions if earlier != action)]
+
+        async def store() -> None:
+            with suppress(OSError):
+                await asyncio.to_thread(update_stored, Paths().recent_commands, list[str], rank)
+
+        self.recent_actions = rank(self.recent_actions)
+        self.prompt.rank_commands(self.recent_actions)
+        self.run_worker(store())
+
     async def perform(self, action: str, argument: str = "") -> bool:
         """Runs a command of the table; False if it was refused or failed. The functions are in `actions/`,
         loaded on first use."""
@@ -445,8 +461,7 @@ class ChatScreen(ChatHost):
 
         dismiss_toasts(self)
         self._undo_asked = ""
-        self.recent_actions = [action, *(earlier for earlier in self.recent_actions if earlier != action)]
-        self.prompt.rank_commands(self.recent_actions)
+        self._rank_first(action)
         greeted, shown = self.greeter.card_key, self.transcript.keys()
         command = BY_ACTION.get(action)
         if command is not None and command.needs_argument and not argument.strip():

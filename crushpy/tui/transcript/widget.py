@@ -20,10 +20,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.textual_adapter import app_of, has_unwritten_output
+from crushpy.tui.textual_adapter import app_of, terminal_lag
 from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
+from crushpy.tui.transcript.render.canvas import changed_regions
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import selected_text
@@ -34,6 +35,8 @@ FRAME_S = 0.05
 """Time between two frames while something is streamed."""
 MAX_FRAME_S = 1.0
 """The same, if the terminal does not keep up."""
+PATIENCE = 0.9
+"""What is left of that time with each frame that the terminal draws quickly."""
 WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
@@ -238,23 +241,19 @@ class Transcript(InteractionHost):
         self.show_changes()
         self._last_frame = time.monotonic()
         # A frame that takes long comes less often, so that keys are never kept waiting by the next one; so
-        # do all while the terminal has not taken what was drawn before.
+        # do all while the terminal has not drawn the frames before, and for some time afterwards.
         calm = max(FRAME_S, 4 * (self._last_frame - began))
-        late = has_unwritten_output(app_of(self))
-        self._frame_pause = (
-            min(MAX_FRAME_S, 2 * self._frame_pause) if late else max(calm, self._frame_pause / 2)
-        )
+        lag = min(MAX_FRAME_S, terminal_lag(app_of(self)))
+        self._frame_pause = max(calm, lag, min(MAX_FRAME_S, self._frame_pause) * PATIENCE)
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
         before = self._painted
         self.view.stale = True
         after = self._visible_strips()
-        changed = [y for y, strip in enumerate(after) if y >= len(before) or strip != before[y]]
         self._painted = [*after]
-        if changed:
-            first, last = changed[0], changed[-1]
-            self.refresh(Region(0, first, self.size.width, last - first + 1))
+        if changed := changed_regions(before, after):
+            self.refresh(*changed)
 
     def _lines_changed(self) -> None:
         """Announces how much is below, and schedules what is left to draw and to colour."""

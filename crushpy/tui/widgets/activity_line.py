@@ -13,8 +13,8 @@ from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
-from crushpy.tui.textual_adapter import app_of, has_unwritten_output
-from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, fit
+from crushpy.tui.textual_adapter import app_of, terminal_lag
+from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, changed_regions, fit
 from crushpy.tui.transcript.render.styles import Palette
 
 TICK_S = 0.15
@@ -43,6 +43,7 @@ class ActivityLine(Widget):
         self._activity = Activity(time.monotonic, in_use)
         self._rows: list[ActivityRow] = []
         self._frame = 0
+        self._painted: list[Strip | None] = []
         self._timer: Timer | None = None
 
     @property
@@ -77,7 +78,7 @@ class ActivityLine(Widget):
 
     def _tick(self) -> None:
         self._frame += 1
-        if self._frame % TICKS_PER_S == 0 or not has_unwritten_output(app_of(self)):
+        if self._frame % TICKS_PER_S == 0 or terminal_lag(app_of(self)) < TICK_S:
             self._show()
 
     # --- drawing -----------------------------------------------------------------------------------------
@@ -85,9 +86,14 @@ class ActivityLine(Widget):
     def _show(self) -> None:
         before, self._rows = self._height, self._activity.rows()[:MAX_ROWS]
         if self._height != before:
+            self._painted = []
             self.refresh(layout=True)
         elif self.screen is app_of(self).screen:
-            self.refresh()
+            after = [self.render_line(y) for y in range(self.size.height)]
+            changed = changed_regions(self._painted, after)
+            self._painted = [*after]
+            if changed:
+                self.refresh(*changed)
 
     @property
     def _height(self) -> int:

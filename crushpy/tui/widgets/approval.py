@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
-from crushpy.core.messages import Diff, Json, counted
+from crushpy.core.messages import Diff, counted
 from crushpy.engine.approvals import Answer
 from crushpy.security.sanitize import reveal_pieces, to_json
 from crushpy.tui.notify import tell_for_now
@@ -79,24 +79,26 @@ def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
         if diff is not None:
             draw_diff(diff, canvas, NO_MARGIN)
         if command is not None:
-            draw_command(str(command), canvas, NO_MARGIN)
+            draw_command(command, canvas, NO_MARGIN)
         for name, value in args.items():
             canvas.prose([[(f"{name}: {value}", canvas.palette.muted)]], NO_MARGIN, canvas.palette.text)
 
     return draw
 
 
-def _shown_args(question: ApprovalNeeded) -> Json:
+def _shown_args(question: ApprovalNeeded) -> dict[str, str]:
     """The arguments of a call, unless a diff shows what they do."""
-    hidden = _diff(question) and not any(access.reason for access in question.accesses)
-    return {} if hidden else dict(question.args)
+    if _diff(question) and not any(access.reason for access in question.accesses):
+        return {}
+    args = question.args.items()
+    return {name: value if isinstance(value, str) else to_json(value).decode() for name, value in args}
 
 
 def _what(question: ApprovalNeeded) -> Content:
     """The exact command or change, and the arguments. Hidden characters are marked."""
     diff, args = _diff(question), _shown_args(question)
     lines = [_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n")] if diff else []
-    command = [_revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
+    command = [_revealed_content(args.pop("command"), "bold")] if "command" in args else []
     others = [_revealed_content(f"{name}: {value}") for name, value in args.items()]
     return Content("\n").join([*lines, *command, *others])
 

@@ -171,7 +171,7 @@
       change ? `+${change.added || 0} -${change.removed || 0}` : "",
     );
     const title = [
-      element("strong", "", call.line || call.name),
+      element("strong", "", (state ? call.line : call.did) || call.name),
       words ? `  ${words}` : "",
       state ? element("span", "state", ` ${state}`) : "",
     ];

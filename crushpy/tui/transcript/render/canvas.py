@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.strip import Strip
 
 from crushpy.security.sanitize import clean
@@ -16,6 +17,9 @@ from crushpy.util.markup import Coloured
 
 _NARROW = re.compile(r"[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0482\u2500-\u25fc\u2800-\u28ff]*")
 """Characters that take one cell each, for certain."""
+
+MAX_PARTIAL_LINES = 12
+"""If more lines changed, they are painted whole."""
 
 
 class WrappedLine(NamedTuple):
@@ -334,3 +338,30 @@ def tail_of(text: str, count: int) -> tuple[int, list[str]]:
     lines = text.rstrip("\n").split("\n")
     shown = [clean(line[:2_000]).replace("\n", " ").expandtabs(4) for line in lines[-count:]]
     return max(0, len(lines) - count), shown
+
+
+# --- what to paint again ----------------------------------------------------------------------------------
+
+
+def changed_regions(before: Sequence[Strip | None], after: Sequence[Strip]) -> list[Region]:
+    """Where lines differ from those painted before (None: not known). Of each line up to its last difference,
+    because Textual paints from the beginning. If many lines differ, everything between them."""
+    changed = [y for y, strip in enumerate(after) if y >= len(before) or strip != before[y]]
+    if len(changed) > MAX_PARTIAL_LINES:
+        return [Region(0, changed[0], after[0].cell_length, changed[-1] - changed[0] + 1)]
+    return [
+        Region(0, y, _changed_cells(before[y] if y < len(before) else None, after[y]), 1) for y in changed
+    ]
+
+
+def _changed_cells(before: Strip | None, after: Strip) -> int:
+    """Up to which cell a line differs."""
+    width = after.cell_length
+    if before is None or before.cell_length != width:
+        return width
+    for one, other in zip(reversed([*before]), reversed([*after]), strict=False):
+        if one != other:
+            blanks = [len(text) - len(text.rstrip(" ")) for text in (one.text, other.text)]
+            return width - min(blanks) if one.style == other.style else width
+        width -= other.cell_length
+    return width

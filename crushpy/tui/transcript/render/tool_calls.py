@@ -104,13 +104,12 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
 
 
 def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
-    """The right end of the line: the result, and what the user said, unless they just allowed it."""
+    """The right end of the line: the result, and why there is none. Who allowed it is told at the cursor."""
     result = [span for span in _summary(item, palette) if span[0]]
     dot = (" · ", palette.muted)
     if result:
         result.insert(0, (" ", palette.muted) if isinstance(item.display, Diff) else dot)
-    once = item.decision is not None and item.decision.answer == "once"
-    answer = "" if item.state == "done" and once else item.answer
+    answer = item.answer
     if not answer and item.state == "denied":
         reason = item.decision.reason if item.decision is not None else ""
         answer = reason if reason.startswith("denied") else f"denied: {reason}" if reason else "denied"
