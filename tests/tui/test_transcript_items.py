@@ -444,7 +444,7 @@ async def test_a_call_that_ends_between_two_frames_is_drawn_as_ended() -> None:
 async def test_edit_shows_once_who_allowed_it() -> None:
     decision = CallDecision("allowed", "user", 0.0, answer="once")
     edit = ToolItem("1", "edit", "a.py", "done", Diff("a.py", "@@ -1,1 +1,1 @@\n-a\n+b", 1, 1))
-    item = msgspec.structs.replace(edit, answer="allowed once", decision=decision)
+    item = msgspec.structs.replace(edit, decision=decision)
     async with stage([item], (100, 60)) as here:
         assert "allowed once" not in here.text(), "only on focus"
         here.view.focus()
