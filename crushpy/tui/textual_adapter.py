@@ -45,10 +45,8 @@ log = logging.getLogger(__name__)
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
 
-ASK_EVERY_S = 0.1
-"""Time between two questions to the terminal, whose answers tell how late it draws."""
-MAX_LAG_S = 30.0
-"""After this time without an answer it is asked again."""
+LAG_S = 0.3
+"""A terminal that takes so much longer than usual to answer has not drawn yet what was written before."""
 
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -72,8 +70,8 @@ def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> No
 class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
-    _asked_at = _answered_at = _lag = 0.0
-    _least_lag = inf
+    _asked_at = _answered_at = 0.0
+    _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
 
     def get_driver_class(self) -> "type[Driver]":
@@ -90,24 +88,21 @@ class AdaptedApp(App[object]):
             if isinstance(line_filter, Monochrome | NoColor):
                 self._filters[at] = NoColor() if self.native_ansi_color else Monochrome()
 
-    def terminal_lag(self) -> float:
-        """How many seconds later than usual the terminal draws what is written: a slow connection.
+    def terminal_lags(self) -> bool:
+        """Whether the terminal has not drawn yet what was written some time ago: a slow connection.
 
         The kernel and SSH accept much more than they have sent, so that only an answer of the terminal tells.
         """
-        now = time.monotonic()
-        lag = self._lag
-        if self._asked_at > self._answered_at and now - self._asked_at < MAX_LAG_S:
-            lag = max(lag, now - self._asked_at)
-        elif now - self._asked_at > ASK_EVERY_S:
-            self._asked_at = now
-            write_to_terminal(self, "\x1b[6n")
-        return max(0.0, lag - self._least_lag)
+        waited = time.monotonic() - self._asked_at
+        if self._asked_at > self._answered_at:
+            return waited > self._least_wait + LAG_S
+        self._asked_at += waited
+        write_to_terminal(self, "\x1b[6n")
+        return False
 
     def on_cursor_position(self) -> None:
         self._answered_at = time.monotonic()
-        self._lag = self._answered_at - self._asked_at
-        self._least_lag = min(self._least_lag, self._lag)
+        self._least_wait = min(self._least_wait, self._answered_at - self._asked_at)
 
     def describe_crash(self, error: BaseException | None) -> str:
         """The text to print after an unexpected error has ended the app."""
@@ -147,8 +142,8 @@ def write_to_terminal(app: App[object], sequence: str) -> None:
         driver.flush()
 
 
-def terminal_lag(app: App[object]) -> float:
-    return app.terminal_lag() if isinstance(app, AdaptedApp) else 0.0
+def terminal_lags(app: App[object]) -> bool:
+    return isinstance(app, AdaptedApp) and app.terminal_lags()
 
 
 def list_notifications(app: App[object]) -> list[Notification]:

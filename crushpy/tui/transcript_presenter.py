@@ -398,8 +398,9 @@ def _finished(item: ToolItem, result: ToolResult | events.ToolFinished) -> ToolI
         state = "interrupted"
     elif decision is not None and decision.verdict == "denied":
         state = "denied"
-    refused = decision is not None and decision.answer == "deny"
-    said = answer_words("deny", "", decision.words) if refused else item.answer
+    said = item.answer
+    if decision is not None and decision.answer == "deny":
+        said = answer_words("deny", "", decision.words)
     ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
     about = item.headline
     if result.name == "bash" and isinstance(result.display, Terminal):  # the user may have changed it

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.textual_adapter import app_of, terminal_lag
+from crushpy.tui.textual_adapter import app_of, terminal_lags
 from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
@@ -33,10 +33,8 @@ from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
 FRAME_S = 0.05
 """Time between two frames while something is streamed."""
-MAX_FRAME_S = 1.0
-"""The same, if the terminal does not keep up."""
-PATIENCE = 0.9
-"""What is left of that time with each frame that the terminal draws quickly."""
+MAX_FRAME_S = 5.0
+"""The same at most, while the terminal has not drawn the last one: a screen takes that long at 2 kB/s."""
 WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
@@ -237,14 +235,14 @@ class Transcript(InteractionHost):
         if not self.is_attached:
             return
         began = time.monotonic()
+        if began - self._last_frame < MAX_FRAME_S and terminal_lags(app_of(self)):
+            self._frame_timer = asyncio.get_running_loop().call_later(FRAME_S, self._show_frame)
+            return
         self.cache.flush()
         self.show_changes()
         self._last_frame = time.monotonic()
-        # A frame that takes long comes less often, so that keys are never kept waiting by the next one; so
-        # do all while the terminal has not drawn the frames before, and for some time afterwards.
-        calm = max(FRAME_S, 4 * (self._last_frame - began))
-        lag = min(MAX_FRAME_S, terminal_lag(app_of(self)))
-        self._frame_pause = max(calm, lag, min(MAX_FRAME_S, self._frame_pause) * PATIENCE)
+        # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
+        self._frame_pause = max(FRAME_S, 4 * (self._last_frame - began))
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""

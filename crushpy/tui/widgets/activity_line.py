@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
-from crushpy.tui.textual_adapter import app_of, terminal_lag
+from crushpy.tui.textual_adapter import app_of, terminal_lags
 from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, changed_regions, fit
 from crushpy.tui.transcript.render.styles import Palette
 
@@ -78,7 +78,7 @@ class ActivityLine(Widget):
 
     def _tick(self) -> None:
         self._frame += 1
-        if self._frame % TICKS_PER_S == 0 or terminal_lag(app_of(self)) < TICK_S:
+        if self._frame % TICKS_PER_S == 0 or not terminal_lags(app_of(self)):
             self._show()
 
     # --- drawing -----------------------------------------------------------------------------------------
