@@ -274,7 +274,7 @@ async def test_the_flow_tells_what_was_granted_or_denied(
         (line,) = [line for line in app.text.split("\n") if "n touch made" in line]
         assert re.sub(r" · [0-9.]+ s$", "", line.strip(" ▸✓⊘")) == trace
         assert at_cursor not in app.text
-        await app.press("tab", "up", "up")
+        await app.press("tab", "up")
         await app.sees(at_cursor)
 
 

@@ -120,7 +120,7 @@ async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: l
         await app.press(*keys)
         await app.sees("Written.", " tokens")
         assert trace not in app.text, "only on focus"
-        await app.press("tab", "up", "up")
+        await app.press("tab", "up")
         await app.sees(trace)
 
 
