@@ -120,9 +120,11 @@ class Prompts:
         choices: Choices,
         title: TitleFinder,
         between_steps: Callable[[], Coroutine[Any, Any, None]],
+        leave_out: Callable[[Sequence[MessageOverride]], Coroutine[Any, Any, None]],
     ) -> None:
-        """`between_steps` is awaited after each step and turn, when every call has its result."""
-        self._between_steps = between_steps
+        """`between_steps` is awaited after each step and turn, when every call has its result. `leave_out`
+        edits the context: a compaction may have carried a prompt that is withdrawn."""
+        self._between_steps, self._leave_out = between_steps, leave_out
         scope, services = runtime.scope, runtime.scope.services
         self._runtime, self._run_slot, self._choices, self._title = runtime, run_slot, choices, title
         self._session, self._emit = scope.session, runtime.events
@@ -336,8 +338,7 @@ class Prompts:
         """Leaves a stored prompt out of the context. Returns a new one, to be sent again."""
         ids = [message.id for message in self._session.history]
         behind = ids[ids.index(submission.prompt.id) :]  # with its files
-        await self._session.add_overrides([MessageOverride(name, kind="withdraw") for name in behind])
-        self._runtime.agent.policy.history_replaced()
+        await self._leave_out([MessageOverride(name, kind="withdraw") for name in behind])
         return msgspec.structs.replace(
             submission, prompt=msgspec.structs.replace(submission.prompt, id=new_id())
         )

@@ -413,6 +413,7 @@ Step = Callable[[Histories], None]
 FOUND: dict[str, list[Step]] = {
     "restored beyond a compaction": [Histories.withdraw, Histories.compact, Histories.restore_all],
     "restored": [Histories.withdraw, Histories.restore_all],
+    "compacted before its request": [lambda state: state._ask([("text", FULL)]), Histories.withdraw],
     "restored in a new process": [
         Histories.withdraw,
         Histories.compact,

@@ -186,7 +186,7 @@ class ContextService:
         )
         if not dry_run:
             also = any(edit.also for edit in edits)
-            await uncancellable(self._apply(effect, effect.repeating_todos if also else ()))
+            await uncancellable(self.override(effect.overrides, effect.repeating_todos if also else ()))
             for number in effect.repeating_pins if also else ():
                 await self._store.pins.remove(session.info.root_id, number)
         return effect
@@ -204,19 +204,21 @@ class ContextService:
         lineage = await self._store.messages.load_lineage(session.info.id)
         return [message for message in lineage if message.id not in here and not message.seed]
 
-    async def _apply(self, effect: EditEffect, without_todos: Collection[str]) -> None:
+    async def override(
+        self, overrides: Sequence[MessageOverride], without_todos: Collection[str] = ()
+    ) -> None:
         """Stores the edits with this session, and with those that undoing a compaction or returning from a
         branch leads back to. A seed that has facts of the messages is written again; the todos are those of
         the last call that is left, and a title made of a prompt is made again."""
         store, session = self._store, self._session
-        edited = {override.message_id for override in effect.overrides}
-        await session.add_overrides(effect.overrides)
+        edited = {override.message_id for override in overrides}
+        await session.add_overrides(overrides)
         for info in reversed(await store.sessions.load_lineage(session.info.id)):
             own, is_here = await store.messages.load(info.id), info.id == session.info.id
             lineage = await store.messages.load_lineage(info.id)
             if not is_here:
                 known = {message.id for message in lineage}
-                shared = [override for override in effect.overrides if override.message_id in known]
+                shared = [override for override in overrides if override.message_id in known]
                 await store.boundaries.add_overrides(info.id, shared)
                 edited &= known
             edits = users_edits(await store.boundaries.load_overrides(info.id))
