@@ -13,7 +13,7 @@ from crushpy.http.common import Timeouts
 from crushpy.llm.errors import TimedOut
 from crushpy.llm.http_provider import reply_timeouts
 from crushpy.llm.openai.provider import ChatProvider
-from crushpy.llm.protocol import PromptRead, Sent
+from crushpy.llm.protocol import PromptRead, Sent, TextPiece
 from crushpy.llm.provider_factory import create_provider
 from crushpy.llm.vendors import Endpoint
 from crushpy.settings.schema import ProviderSettings, Settings
@@ -90,3 +90,11 @@ async def test_cancelling_while_the_prompt_is_read_closes_the_connection(llm, pr
     async with aclosing(provider.stream(ask())) as pieces:
         assert [await anext(pieces), await anext(pieces)] == [Sent(), PromptRead(512, 2_200)]
     await llm.wait_closed()
+
+
+async def test_text_that_may_become_a_call_tells_that_the_prompt_was_read(llm, provider):
+    begun = 'data: {"choices": [{"delta": {"content": "{\\"name\\": \\"ls\\", "}}]}\n\n'
+    llm.script(Raw(reading(2_200, 2_200) + begun, hang=True))
+    async with aclosing(provider.stream(ask())) as pieces:
+        told = [await anext(pieces) for _ in range(3)]
+    assert told == [Sent(), PromptRead(2_200, 2_200), TextPiece("")]

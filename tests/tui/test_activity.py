@@ -1,13 +1,14 @@
 """The line above the prompt: what runs, for how long, and what came of it. Nothing ticks at rest."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
 from asking import armed, bash
 from driving import Driven, Start, start
-from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
+from scripted_llm.replies import Call, Fail, RateLimit, Raw, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.events import READING_PROMPT, Progress, PromptCommitted
@@ -51,6 +52,18 @@ def test_reading_of_the_prompt_is_shown_in_tokens_instead_of_waiting() -> None:
     assert (row.what, row.more) == ("The server is reading the prompt", "1,400 of 2,200 tokens")
     activity.hear(Progress(READING_PROMPT, 2_200, 2_200))
     assert [row.what for row in activity.rows()] == ["Waiting for the model"]
+
+
+async def test_what_happens_is_readable_beside_a_bar_in_a_narrow_terminal(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    progress = {"choices": [], "prompt_progress": {"total": 2_200, "cache": 0, "processed": 1_400}}
+    llm.script(Raw(f"data: {json.dumps(progress)}\n\n", hang=True))
+    async with start(size=(80, 24)) as app:
+        await app.say("hi")
+        await app.sees("The server is reading the prompt", "1,400 of 2,200 tokens", "Esc stops")
+        await app.press("escape")
+        await rests(app)
 
 
 async def test_layout_stays_when_work_begins_or_ends(start: Start, llm: ScriptedLLM) -> None:

@@ -208,6 +208,8 @@ class ModelCall:
         match piece:
             case protocol.Sent():
                 self._on_sent()
+            case protocol.TextPiece(""):
+                pass  # the server is past the prompt, and the text may be a call
             case protocol.TextPiece():
                 draft.stop_thinking()
                 draft.text.append(piece.text)

@@ -102,15 +102,14 @@ class ChunkReader(ReplyReader):
         return self.done() if self.finish_reason or (self.ended and complete) else None
 
     def _prose(self, delta: Json) -> list[Piece]:
-        """The text, without what may still become a call."""
+        """The text, without what may still become a call; a piece is empty while all of it may."""
         pieces = _text(delta.get("content"))
         if self._text_calls is None:
             return pieces
-        fed = [
+        return [
             TextPiece(self._text_calls.feed(piece.text)) if isinstance(piece, TextPiece) else piece
             for piece in pieces
         ]
-        return [piece for piece in fed if not isinstance(piece, TextPiece) or piece.text]
 
     def _thinking(self, delta: Json) -> list[Piece]:
         pieces: list[Piece] = []

@@ -115,12 +115,13 @@ class ActivityLine(Widget):
         spans: list[Span] = [(f" {spinner} ", palette["running"])]
         more = [row.more] if row.more else []
         more += ["click opens"] if row.session_id else [STOPS] if first and row.stops else []
-        tail = _bar(row, palette, self._frame)
-        tail += [(f" · {part}", palette.muted) for part in more]
+        bar, details = _bar(row, palette, self._frame), [(f" · {part}", palette.muted) for part in more]
         age = f" {row.age}" if row.age else ""
-        room = width - 4 - cells(age) - sum([cells(text) for text, _ in tail])
-        if room < MIN_LABEL_COLUMNS:  # the label matters most
-            tail, room = [], width - 4 - cells(age)
+        tail, room = list[Span](), 0
+        for tail in ([*bar, *details], details, []):  # the label matters most
+            room = width - 4 - cells(age) - sum([cells(text) for text, _ in tail])
+            if room >= (cells(row.what) if bar else MIN_LABEL_COLUMNS):
+                break
         if row.rest:
             room = max(MIN_LABEL_COLUMNS, room - min(cells(row.rest) + 4, width // 3))
         spans.append((fit(row.what, room) + age, palette.text))
