@@ -6,6 +6,9 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Thread
 from typing import Any, TypeVar, cast, get_type_hints, overload
 
 import msgspec
@@ -89,7 +92,7 @@ class FunctionTool(Tool[Args]):
             if inspect.iscoroutinefunction(self._function):
                 result = await self._function(**given)
             else:
-                result = await asyncio.to_thread(self._call, given)
+                result = await in_own_thread(self._call, given)
             text = result if isinstance(result, str) else _encode(result)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise ToolError(f"{self.name} failed: {type(error).__name__}: {redact(str(error))}") from error
@@ -105,6 +108,24 @@ class FunctionTool(Tool[Args]):
         finally:
             if os.getpid() != process:  # a child that it forked: there is no conversation in it
                 os._exit(1)
+
+
+async def in_own_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of the program returns or raises. If it hangs, the program can still end."""
+    done = Future[tuple[Any, BaseException | None]]()
+    done.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            done.set_result((function(*args), None))
+        except BaseException as error:
+            done.set_result((None, error))
+
+    Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    result, error = await asyncio.wrap_future(done)
+    if error is not None:
+        raise error
+    return result
 
 
 def _encode(result: Any) -> str:
@@ -137,7 +158,7 @@ class FunctionHooks(Hooks):
 
     async def _ask(self, function: Callable[[HookEvent], Any], event: HookEvent) -> HookReply:
         try:
-            answer: Any = await asyncio.to_thread(function, event)
+            answer: Any = await in_own_thread(function, event)
             if inspect.isawaitable(answer):
                 answer = await answer
             match answer:

@@ -32,7 +32,7 @@ from crushpy.engine.conversation import Conversation
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.step.toolset import LLM_TOOLS
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
-from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, checked_functions
+from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, checked_functions, in_own_thread
 from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.util.spawn import spawn
 
@@ -347,7 +347,7 @@ class _Observer:
         assert self._decide is not None
         question = Approval(event.name, event.args, event.says, event.reason, event.rule)
         try:
-            answer: Any = await asyncio.to_thread(self._decide, question)
+            answer: Any = await in_own_thread(self._decide, question)
             if inspect.isawaitable(answer):
                 answer = await answer
         except Exception as error:

@@ -153,12 +153,40 @@ def test_tool_that_exits_or_forks_ends_no_conversation(how: str, workspace: Path
         assert agent.ask("Go on").text == "And again."
 
 
+HANGING = """
+import os, signal, threading, crushpy
+from crushpy import Call, Expect, ScriptedModel
+
+@crushpy.tool(read_only=True)
+def hangs() -> str:
+    'Never returns.'
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Event().wait()
+
+model = ScriptedModel([Call("hangs"), Expect("nterrupted", "Going on.")])
+with crushpy.Agent(model=model, tools=[hangs]) as agent:
+    try:
+        agent.ask("Go")
+    except KeyboardInterrupt:
+        print(agent.ask("And now?").text)
+"""
+
+
+def test_program_whose_tool_hangs_goes_on_and_ends(workspace: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, cwd=workspace, timeout=120
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("Going on.\n", "", 0)
+
+
 def test_faults_of_tools_are_results(workspace: Path) -> None:
     @crushpy.tool(read_only=True)
     def breaks(how: str) -> Any:
         """Goes wrong."""
         if how == "large":
             return "x" * 5_000_000
+        if how == "next":
+            return next(iter(()))
         raise ValueError("no such city")
 
     model = ScriptedModel(
@@ -166,7 +194,8 @@ def test_faults_of_tools_are_results(workspace: Path) -> None:
             Call("breaks", {"how": "raise"}),
             Expect("breaks failed: ValueError: no such city", Call("breaks", {"wrong": 1})),
             Expect("Invalid arguments for breaks", Call("breaks", {"how": "large"})),
-            Expect("output-", "Enough."),
+            Expect("output-", Call("breaks", {"how": "next"})),
+            Expect("StopIteration", "Enough."),
         ]
     )
     with crushpy.Agent(workspace, model=model, tools=[breaks]) as agent:
