@@ -243,7 +243,10 @@ class TranscriptPresenter:
     def fold_aside(self) -> bool:
         """Folds the last answer to a side question; False if it is not open."""
         key, self._aside = self._aside, None
-        return key is not None and self._view.interaction.fold(key)
+        if key is None:
+            return False
+        self._change(key, answer="")
+        return self._view.interaction.fold(key)
 
     def _hear_of_calls(self, event: events.Event) -> None:
         match event:

@@ -75,7 +75,7 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         await app.until(lambda: "It is **blue**." in app.app.clipboard, "the answer in the clipboard")
         await app.press("escape")
         await app.sees_no("It is blue.")
-        assert "which colour?" in app.text and app.chat.prompt.has_focus
+        assert "which colour?" in app.text and "Esc folds" not in app.text and app.chat.prompt.has_focus
         await app.say("/return it was nothing")
         await app.sees("folded to")
         assert "Reply to the goal." not in app.text and not app.conversation.session.branches
