@@ -46,7 +46,7 @@ async def converse(store: Store):
 
 async def no_complaints(page: BrowserPage, file: Path) -> None:
     assert page.complaints == []
-    assert {address for address in page.requests if not address.startswith(("chrome:", "data:"))} == {
+    assert {address for address in page.requests if not address.startswith(("chrome:", "chrome-untrusted:", "data:"))} == {
         file.as_uri()
     }
 
