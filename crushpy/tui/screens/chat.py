@@ -239,7 +239,8 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Changed)
     def _typing(self) -> None:
-        self.close_sheet()
+        if self.prompt.draft:  # an empty prompt that is loaded again is not typing
+            self.close_sheet()
         if self.conversation is not None:
             self.conversation.prompts.expect()
 
