@@ -504,7 +504,11 @@ def find_escape(line: str, bash: Bash, workspace: Path) -> str:
     known = [list(each.words) for top in reading.commands for each in with_inner(top)]
     targets = [each.target for each in reading.redirects if each.writes]
     for ran in commands:
-        if ran[:1] in (["time"], ["comm"]):  # a program after `|`; a reader, spelled by damage to `command`
+        if ran[:1] in (
+            ["time"],
+            ["comm"],
+            ["tr"],
+        ):  # a program after `|`; readers, spelled by damage to words
             continue
         if ran == ["id", "-u"]:  # by the machine's own /etc/profile, which `bash -l` reads
             continue

@@ -46,9 +46,8 @@ async def converse(store: Store):
 
 async def no_complaints(page: BrowserPage, file: Path) -> None:
     assert page.complaints == []
-    assert {address for address in page.requests if not address.startswith(("chrome:", "chrome-untrusted:", "data:"))} == {
-        file.as_uri()
-    }
+    own = ("chrome:", "chrome-untrusted:", "data:")
+    assert {address for address in page.requests if not address.startswith(own)} == {file.as_uri()}
 
 
 async def test_page_shows_the_conversation_and_runs_no_hostile_text(tmp_path: Path) -> None:
