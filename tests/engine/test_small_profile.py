@@ -9,7 +9,7 @@ import pytest
 from scripted_llm import Call, Reply, ScriptedLLM
 from support.talk import MODEL, Talks
 
-from crushpy.core.events import ToolFinished
+from crushpy.core.events import ToolCalled, ToolFinished
 from crushpy.llm.tokens import Counter
 
 SMALL = ["view", "grep", "edit", "write", "bash", "todos", "recall"]
@@ -99,7 +99,9 @@ async def test_results_are_short_and_say_how_to_read_on(
     )
     talk = await talks(flags=flags(16_000), yolo=True)
     await talk.ask("read it")
-    view, grep, bash = (finished.text for finished in talk.of(ToolFinished))
+    names = {called.id: called.name for called in talk.of(ToolCalled)}
+    texts = {names[finished.id]: finished.text for finished in talk.of(ToolFinished)}  # in any order
+    view, grep, bash = texts["view"], texts["grep"], texts["bash"]
     assert all(3_000 < len(text) <= 4_300 for text in (view, grep, bash))
     assert "read on with offset=" in view
     assert "more" in grep
