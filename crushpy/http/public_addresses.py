@@ -1,16 +1,42 @@
 """Tells public network addresses, to which untrusted code may connect, from all others.
 
-The table follows IANA's registries of special-purpose addresses. `ipaddress` is not asked, because its
+The tables follow IANA's registries of special-purpose addresses. `ipaddress` is not asked, because its
 answer depends on Python's patch level.
 """
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from pathlib import Path
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-_TABLE = Path(__file__).with_name("special_networks.txt").read_text().splitlines()
-_NOT_PUBLIC = [ip_network(line.split()[0]) for line in _TABLE if line and line[0] != "#"]
+_NOT_PUBLIC_V4 = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared behind a carrier's NAT; some clouds' metadata
+        "127.0.0.0/8",  # this machine
+        "168.63.129.16/32",  # Azure's internal service
+        "169.254.0.0/16",  # this link; most clouds' metadata
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments; Oracle's metadata
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # 6to4 relays, abandoned
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved; broadcast
+    )
+)
 _GLOBAL_V6 = IPv6Network("2000::/3")
 """All other IPv6 addresses are special or unassigned: loopback, fc00::/7, fe80::/10, ff00::/8, ..."""
+_NOT_PUBLIC_V6 = tuple(
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments: Teredo's tunnels, benchmarks, ORCHID
+        "2001:db8::/32",  # documentation
+        "3fff::/20",  # documentation
+    )
+)
 
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
@@ -34,7 +60,7 @@ def is_public(address: str) -> bool:
 
 
 def _is_public_v4(ip: IPv4Address) -> bool:
-    return not any(ip in network for network in _NOT_PUBLIC)
+    return not any(ip in network for network in _NOT_PUBLIC_V4)
 
 
 def _is_public_v6(ip: IPv6Address) -> bool:
@@ -42,7 +68,7 @@ def _is_public_v6(ip: IPv6Address) -> bool:
     last = IPv4Address(number & 0xFFFF_FFFF)
     if ip in _MAPPED or ip in _TRANSLATED:  # another notation of an IPv4 address
         return _is_public_v4(last)
-    if ip not in _GLOBAL_V6 or any(ip in network for network in _NOT_PUBLIC):
+    if ip not in _GLOBAL_V6 or any(ip in network for network in _NOT_PUBLIC_V6):
         return False
     # A tunnel ends at the IPv4 address inside.
     if ip in _6TO4 and not _is_public_v4(IPv4Address(number >> 80 & 0xFFFF_FFFF)):

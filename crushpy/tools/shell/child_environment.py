@@ -6,16 +6,36 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
-
-import msgspec
 
 from crushpy.core.own_code import is_in_folder
 from crushpy.util.lazy_pattern import lazy_pattern
 
 # Names and prefixes instead of one pattern, which would take longer to compile than the rest to import.
-_TABLE = Path(__file__).with_name("passed_variables.toml").read_bytes()
-_PASSED = msgspec.toml.decode(_TABLE, type=dict[str, tuple[str, ...]])
+# fmt: off
+_PASSED_NAMES = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "HOSTNAME", "LANG", "LANGUAGE", "TZ",
+        "COLORTERM", "TMPDIR", "TMP", "TEMP", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI",
+        "DEBUG", "MAKEFLAGS", "NODE_ENV", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME",
+        "XDG_STATE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "VIRTUAL_ENV",
+        "VOLTA_HOME", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "PNPM_HOME", "BUN_INSTALL", "JAVA_HOME",
+        "JDK_HOME", "M2_HOME", "SDKMAN_DIR", "SDKROOT", "CC", "CXX", "CPP", "LD", "AR",
+        "LIBRARY_PATH", "LD_LIBRARY_PATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+        "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "MANPATH", "INFOPATH",
+        "GIT_CONFIG_COUNT", "SOURCE_DATE_EPOCH", "OMP_NUM_THREADS", "CLICOLOR", "CRUSHPY", "PYENV",
+        "TERMINFO",
+    }
+)
+_PASSED_PREFIXES = (
+    "LC_", "CLICOLOR", "CRUSHPY", "CONDA_", "MAMBA_", "PYENV", "PYTHON", "PIP_", "UV_",
+    "POETRY_", "PDM_", "HATCH_", "TOX_", "NVM_", "FNM_", "NPM_CONFIG_", "npm_config_",
+    "COREPACK_", "DENO_", "CARGO_", "RUSTUP_", "RUST", "GRADLE_", "MAVEN_", "ANDROID_", "GEM_",
+    "BUNDLE_", "RBENV_", "RUBY", "DOTNET_", "NIX_", "ASDF_", "MISE_", "DYLD_", "PKG_CONFIG_",
+    "CMAKE_", "SSL_CERT_", "GIT_AUTHOR_", "GIT_COMMITTER_", "TERMINFO", "HOMEBREW_", "CUDA_",
+)
+"""At least one more letter, digit or underscore follows."""
+# fmt: on
 _PASSED_PATTERNS = lazy_pattern(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
 _SECRET_NAME = lazy_pattern(
     r"(?:^|_)(?:KEYS?|TOKENS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|COOKIE|PAT|DSN)(?:_|$)",
@@ -54,9 +74,9 @@ def is_secret_name(name: str) -> bool:
 def _is_safe(name: str, value: str, named: Sequence[str]) -> bool:
     if is_secret_name(name) or (name != "PWD" and _URL_WITH_PASSWORD.search(value)):
         return False
-    if name in _PASSED["names"] or _PASSED_PATTERNS.fullmatch(name):
+    if name in _PASSED_NAMES or _PASSED_PATTERNS.fullmatch(name):
         return True
-    longer = name.startswith(_PASSED["prefixes"]) and name not in _PASSED["prefixes"]
+    longer = name.startswith(_PASSED_PREFIXES) and name not in _PASSED_PREFIXES
     is_usual = longer and name.replace("_", "a").isalnum()
     return is_usual or any(fnmatchcase(name, pattern) for pattern in named)
 

@@ -1,9 +1,7 @@
 """The transcript's palette: every style it draws with, taken from its stylesheet and the theme."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-import msgspec
 from rich.style import Style
 
 from crushpy.context.inspect import FREE, WINDOW_PARTS
@@ -14,14 +12,63 @@ def part_class(part: str) -> str:
     return f"strip-{part.replace(' ', '-')}"
 
 
-_FOLDER = Path(__file__).parent
-_TABLE = msgspec.toml.decode((_FOLDER / "styles.toml").read_bytes(), type=dict[str, dict[str, str]])
-_PARTS = {part_class(part): f"color: ${part_class(part)};" for part in (*WINDOW_PARTS, FREE)}
-BLOCKS, INLINE = _TABLE["blocks"] | _PARTS, _TABLE["inline"]
+BLOCKS = {
+    "text": "color: $foreground;",
+    "muted": "color: $text-muted;",
+    "user": "color: $foreground; background: $surface;",
+    "user-bar": "color: $primary; background: $surface;",
+    "code": "color: $foreground; background: $surface;",
+    "running": "color: $text-accent;",
+    "success": "color: $text-success;",
+    "warning": "color: $text-warning;",
+    "error": "color: $text-error;",
+    "added": "color: $foreground; background: $success 18%;",
+    "removed": "color: $foreground; background: $error 18%;",
+    "hunk": "color: $text-muted; background: $surface;",
+    "rule": "color: $primary;",
+    "card": "color: $primary; text-style: bold;",
+    "cursor": "color: $accent;",
+    "track": "color: $foreground 20%;",
+    **{part_class(part): f"color: ${part_class(part)};" for part in (*WINDOW_PARTS, FREE)},
+}
+"""Styles with a background, for whole lines."""
+INLINE = {
+    "h1": "color: $text-primary; text-style: bold underline;",
+    "h2": "color: $text-primary; text-style: bold;",
+    "h3": "color: $text-secondary; text-style: bold;",
+    "inline-code": "color: $text-accent;",
+    "link": "color: $text-primary; text-style: underline;",
+    "keyword": "color: $text-primary;",
+    "string": "color: $text-success;",
+    "number": "color: $text-warning;",
+    "comment": "color: $text-muted; text-style: italic;",
+    "function": "color: $text-accent;",
+    "type": "color: $text-secondary;",
+    "operator": "color: $text-error;",
+}
+"""Styles laid over another one: they leave the background unchanged."""
 COMPONENTS = {f"transcript--{name}" for name in BLOCKS | INLINE}
 _RULES = "\n".join(f"    & > .transcript--{name} {{ {rule} }}" for name, rule in (BLOCKS | INLINE).items())
-_PLACE = "    /* Here come the styles of `styles.toml`. */"
-CSS = (_FOLDER / "transcript.tcss").read_text().replace(_PLACE, _RULES)
+CSS = f"""
+Transcript {{
+    width: 100%;
+    height: 1fr;
+    overflow: hidden scroll;
+    scrollbar-size: 0 1;
+    scrollbar-visibility: hidden;
+    background: $background;
+{_RULES}
+    &:ansi > .transcript--muted {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--comment {{ color: ansi_default; text-style: italic dim; }}
+    &:ansi > .transcript--hunk {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--track {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--added {{ color: $success; background: transparent; }}
+    &:ansi > .transcript--removed {{ color: $error; background: transparent; }}
+    &:nocolor > .transcript--added {{ text-style: bold; }}
+    &:nocolor > .transcript--removed {{ text-style: dim; }}
+    &:nocolor > .transcript--inline-code {{ text-style: bold; }}
+}}
+"""
 
 BOLD = Style(bold=True)
 ITALIC = Style(italic=True)
