@@ -1,5 +1,6 @@
 """A tool call as a person reads it, a verb and its object: `Read src/tax.py`, `ev · echo "hello"`."""
 
+import json
 from typing import Any, cast
 
 from crushpy.core.mcp_names import BRIDGE, MCP_PREFIX, is_server_tool
@@ -71,4 +72,4 @@ def _value(value: object, more: str) -> str:
         line = value.split("\n", 1)[0]
         cut = len(line) > MAX_VALUE_CHARS or line != value
         return f'"{line[:MAX_VALUE_CHARS]}{more.strip() if cut else ""}"'
-    return "{…}" if isinstance(value, dict) else "[…]" if isinstance(value, list) else str(value).lower()
+    return "{…}" if isinstance(value, dict) else "[…]" if isinstance(value, list) else json.dumps(value)

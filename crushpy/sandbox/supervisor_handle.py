@@ -274,11 +274,11 @@ class Wrapper(Data, frozen=True):
 def prepare_start(
     wrapper: Wrapper, arguments: Sequence[str], cwd: str, environment: Mapping[str, str]
 ) -> Generator[tuple[list[str], tuple[int, ...]]]:
-    """The command line that starts a program of somebody else without a supervisor, and the descriptors that
-    it needs.
+    """The command line that starts a program without a supervisor, and the descriptors to pass to it.
 
-    Start it in `/` with an empty environment. The program, its arguments and its environment are read inside:
-    out here a variable could load a library into the sandbox itself, and other users can read command lines.
+    Run it in `/` with an empty environment. The program's arguments and environment are read inside the
+    sandbox: outside, a variable could load a library into the sandbox itself, and other users can read
+    command lines.
     """
     order = _write_order(arguments, cwd, environment)
     command, files = [*_python("become"), str(order), *wrapper.words], [order]

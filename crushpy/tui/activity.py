@@ -6,7 +6,7 @@ from math import ceil
 import msgspec
 
 from crushpy.core import events
-from crushpy.core.call_words import call_title
+from crushpy.core.call_words import call_words
 from crushpy.core.messages import Data, short_count
 from crushpy.security.sanitize import one_line
 
@@ -146,8 +146,9 @@ class Activity:
                 line = _last_line(event.text) or tool.last_line
                 self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
             case events.ToolCalled():
-                about = call_title(event.name, event.args, more=" …")
-                self._calls[event.id] = f"Running {about[4:]}" if event.name == "bash" else about
+                verb, about = call_words(event.name, event.args, more=" …")
+                verb = "Running" if event.name == "bash" else verb
+                self._calls[event.id] = f"{verb} {about}".strip()
             case events.ToolStarted():
                 self._tools[event.id] = RunningTool(self._calls.get(event.id, WORKING), self._clock())
             case events.TaskProgress() if event.id in self._tools:

@@ -54,7 +54,7 @@ def test_reading_of_the_prompt_is_shown_in_tokens_instead_of_waiting() -> None:
     assert [row.what for row in activity.rows()] == ["Waiting for the model"]
 
 
-async def test_what_happens_is_readable_beside_a_bar_in_a_narrow_terminal(
+async def test_progress_row_shows_its_whole_label_in_a_narrow_terminal(
     start: Start, llm: ScriptedLLM
 ) -> None:
     progress = {"choices": [], "prompt_progress": {"total": 2_200, "cache": 0, "processed": 1_400}}

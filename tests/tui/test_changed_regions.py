@@ -27,7 +27,7 @@ def test_another_style_counts_as_a_change() -> None:
     assert changed_regions([line("a word")], [line(" word", bold="a")]) == [Region(0, 0, 6, 1)]
 
 
-def test_what_is_not_known_or_has_another_width_is_painted_whole() -> None:
+def test_changed_region_is_a_whole_line_when_the_earlier_one_is_unknown_or_narrower() -> None:
     assert changed_regions([None, line("b", width=30)], [line("a"), line("b"), line("c")]) == [
         Region(0, 0, 40, 1),
         Region(0, 1, 40, 1),

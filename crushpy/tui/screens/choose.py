@@ -159,9 +159,9 @@ class PaletteScreen(DialogListScreen[AppCommand]):
         place = {action: at for at, action in enumerate(recent)}
         groups = [(name, action) for name, group in COMMAND_GROUPS.items() for action in group]
         self._group_of = {command.action: name for name, command in groups}
-        used = sorted(
-            (command for command in commands if command.action in place), key=lambda it: place[it.action]
-        )[:MAX_RECENT]
+        used = sorted((row for row in commands if row.action in place), key=lambda row: place[row.action])[
+            :MAX_RECENT
+        ]
         self._group_of |= {command.action: "Last used" for command in used}
         self.all_rows = [
             *used,

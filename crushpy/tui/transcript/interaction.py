@@ -320,7 +320,7 @@ class Interaction:
         if (step < 0 and first < top) or (step > 0 and last > top + height):
             widget.go_to(top + step * min(LINES_PER_STEP, height))
             return
-        following = self.stop(index, step)
+        following = self.next_stop(index, step)
         if following is None:
             widget.go_to(top + step)
             return
@@ -356,11 +356,11 @@ class Interaction:
         first, last = self._view.visible_entries(self._widget.top_row)
         index = self.cursor_index()
         if index is None or index > last:
-            index = self.stop(last + 1, -1)
+            index = self.next_stop(last + 1, -1)
         self.set_cursor(max(first if index is None else index, first))
 
-    def stop(self, index: int, step: int) -> int | None:
-        """The next entry in that direction (1 or -1) that keys act on: no figures at the end of a turn."""
+    def next_stop(self, index: int, step: int) -> int | None:
+        """The next entry in that direction (1 or -1) where the cursor stops: not at the figures of a turn."""
         following = self._model.neighbour(index, step)
         while following is not None:
             item = self._model[following].item

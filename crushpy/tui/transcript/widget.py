@@ -353,11 +353,11 @@ class Transcript(InteractionHost):
 
     def action_scroll_home(self) -> None:
         self.go_to(0)
-        self.interaction.set_cursor(self.interaction.stop(-1, 1))
+        self.interaction.set_cursor(self.interaction.next_stop(-1, 1))
 
     def action_scroll_end(self) -> None:
         self.following = True
-        self.interaction.set_cursor(self.interaction.stop(len(self.model.entries), -1))
+        self.interaction.set_cursor(self.interaction.next_stop(len(self.model.entries), -1))
 
     def action_activate(self, action: ItemAction) -> None:
         self.interaction.activate(action)

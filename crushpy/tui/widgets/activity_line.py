@@ -18,8 +18,9 @@ from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, changed_r
 from crushpy.tui.transcript.render.styles import Palette
 
 TICK_S = 0.15
-TICKS_PER_S = 7
 """Time between two frames of the spinner."""
+TICKS_OF_A_LAGGING_FRAME = 7
+"""A terminal that has not drawn the last frame gets another one every second."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MAX_ROWS = 5
 BAR_COLUMNS = 16
@@ -78,7 +79,7 @@ class ActivityLine(Widget):
 
     def _tick(self) -> None:
         self._frame += 1
-        if self._frame % TICKS_PER_S == 0 or not terminal_lags(app_of(self)):
+        if self._frame % TICKS_OF_A_LAGGING_FRAME == 0 or not terminal_lags(app_of(self)):
             self._show()
 
     # --- drawing -----------------------------------------------------------------------------------------

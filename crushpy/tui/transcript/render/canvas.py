@@ -359,9 +359,9 @@ def _changed_cells(before: Strip | None, after: Strip) -> int:
     width = after.cell_length
     if before is None or before.cell_length != width:
         return width
-    for one, other in zip(reversed([*before]), reversed([*after]), strict=False):
-        if one != other:
-            blanks = [len(text) - len(text.rstrip(" ")) for text in (one.text, other.text)]
-            return width - min(blanks) if one.style == other.style else width
-        width -= other.cell_length
+    for old, new in zip(reversed([*before]), reversed([*after]), strict=False):
+        if old != new:
+            blanks = [len(text) - len(text.rstrip(" ")) for text in (old.text, new.text)]
+            return width - min(blanks) if old.style == new.style else width
+        width -= new.cell_length
     return width
