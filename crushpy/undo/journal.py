@@ -1,38 +1,16 @@
-"""What is noted on disk in case crushpy is killed: restorations, so that they can be finished, and running
-commands, so that their changes are found.
-
-Beside the note of a command is the index of the workspace before it. The note's modification time says when
-crushpy was last alive: later changes were made by others.
-"""
+"""What is noted on disk in case crushpy is killed: restorations of files, so that they can be finished."""
 
 import json
 import os
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.security.private_files import write_private
 from crushpy.undo.restoration import Step
-from crushpy.undo.states import MISSING, RecordedChange
 from crushpy.util.processes import started_at, still_runs
-
-
-class ProcessNote(Data, frozen=True, kw_only=True):
-    """What one process is doing to files, for a conversation in a workspace."""
-
-    root_id: str
-    session_id: str
-    source: str
-    """The tool; undo, redo or rewind."""
-    workspace: str
-
-
-N = TypeVar("N", bound=ProcessNote)
 
 
 class JournalFork(Data, frozen=True):
@@ -44,98 +22,49 @@ class JournalFork(Data, frozen=True):
     fork_id: str
 
 
-class JournalEntry(ProcessNote, frozen=True, kw_only=True):
-    """A restoration that was started."""
+class JournalEntry(Data, frozen=True, kw_only=True):
+    """A restoration that was started, for a conversation in a workspace."""
 
     id: str
+    root_id: str
+    session_id: str
+    source: str
+    """undo, redo or rewind."""
+    workspace: str
     steps: tuple[Step, ...]
     reverses: str = ""
     fork: JournalFork | None = None
 
 
-class RunningCommand(ProcessNote, frozen=True, kw_only=True):
-    """A command that may change files, and the call it belongs to."""
+class Journal:
+    """The restorations that were started and not finished. The name of each file tells who wrote it."""
 
-    message_id: str
-    call_id: str
-    since: int
-    """The number of the last recorded change when it began."""
-    begun_at: float
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-
-class Notes(Generic[N]):
-    """A folder with notes of one kind. The name of each tells which process wrote it."""
-
-    def __init__(self, folder: Path, kind: type[N]) -> None:
-        self.folder = folder
-        self._kind = kind
-
-    def own_file(self, name: str) -> Path:
-        """The file of this process for a note with that name."""
-        me = os.getpid()
-        return self.folder / f"{me}-{started_at(me)}-{name}.json"
-
-    def write(self, name: str, note: N, *, sync: bool = True) -> None:
+    def write(self, entry: JournalEntry) -> None:
         """Raises OSError."""
+        me = os.getpid()
+        file = self._folder / f"{me}-{started_at(me)}-{entry.id}.json"
         # Unlike msgspec, Python's JSON can hold the names of files that are not Unicode.
-        write_private(self.own_file(name), json.dumps(msgspec.to_builtins(note)).encode(), sync=sync)
+        write_private(file, json.dumps(msgspec.to_builtins(entry)).encode())
 
-    def remove(self, name: str) -> None:
-        """Removes a note, whichever process wrote it."""
-        for file in self.folder.glob(f"*-{name}.json"):
+    def remove(self, entry_id: str) -> None:
+        """Removes an entry, whichever process wrote it."""
+        for file in self._folder.glob(f"*-{entry_id}.json"):
             file.unlink(missing_ok=True)
 
-    def find_left(self, root_id: str, workspace: str) -> list[tuple[Path, N]]:
+    def find_left(self, root_id: str, workspace: str) -> list[JournalEntry]:
         """Those of a conversation or a workspace whose process is gone, oldest first."""
-        found: list[tuple[Path, N]] = []
-        for file in sorted(self.folder.glob("*.json"), key=lambda file: file_time(file, "st_mtime")):
+        found: list[tuple[float, JournalEntry]] = []
+        for file in self._folder.glob("*.json"):
             with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
-                note = msgspec.convert(json.loads(file.read_bytes()), self._kind)
-                if not owner_runs(file) and (note.root_id == root_id or note.workspace == workspace):
-                    found.append((file, note))
-        return found
+                entry = msgspec.convert(json.loads(file.read_bytes()), JournalEntry)
+                if not _owner_runs(file) and (entry.root_id == root_id or entry.workspace == workspace):
+                    found.append((file.stat().st_mtime, entry))
+        return [entry for _, entry in sorted(found, key=lambda item: item[0])]
 
 
-def owner_runs(file: Path) -> bool:
+def _owner_runs(file: Path) -> bool:
     process, _, rest = file.name.partition("-")
     return process.isdigit() and still_runs(int(process), rest.partition("-")[0])
-
-
-HEARTBEAT_S = 1.0
-CLOCK_TOLERANCE_S = 0.1
-"""File systems record times in steps, and by another clock."""
-
-
-def changes_between(
-    changes: Sequence[RecordedChange], begun: float, last_seen: float
-) -> list[RecordedChange]:
-    """The changes from `begun` on; the state after it is None if the path was changed again later.
-
-    Changes older than the command are skipped: they were made before it, and not noticed.
-    """
-    new = {change.path for change in changes if change.before.kind == "missing"}
-    timed = [(change, _changed_at(change, new)) for change in changes]
-    end = last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
-    return [
-        change if changed_at <= end else msgspec.structs.replace(change, after=None)
-        for change, changed_at in timed
-        if changed_at >= begun - CLOCK_TOLERANCE_S
-    ]
-
-
-def _changed_at(change: RecordedChange, new: set[str]) -> float:
-    """When a path last changed, according to the file system."""
-    path = Path(change.path)
-    if change.after == MISSING:
-        parent = next(above for above in path.parents if os.path.isdir(above))  # noqa: PTH112
-        return file_time(parent, "st_mtime")
-    # The contents of a moved folder keep their times.
-    new_above = takewhile(lambda above: str(above) in new, path.parents)
-    return max(file_time(place, "st_ctime") for place in (path, *new_above))
-
-
-def file_time(path: Path, name: str) -> float:
-    try:
-        return getattr(path.lstat(), name)
-    except OSError:
-        return 0.0

@@ -279,10 +279,10 @@ class WorkspaceIndex:
             self._copied += entry.copied
         self.changed = True
 
-    def take(self, rows: Iterable[IndexRow], *, only_kept: bool = False) -> None:
-        """Loads stored rows. `only_kept`: those whose content is still stored; others are read again."""
+    def take(self, rows: Iterable[IndexRow]) -> None:
+        """Loads stored rows whose content is still stored; others are read again."""
         for path, signature, state in rows:
-            if not (only_kept and self._snapshotter.has_lost(state)):
+            if not self._snapshotter.has_lost(state):
                 self._set_entry(os.fsdecode(path), _Entry(signature, state))
         self.changed = False
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.engine.rewind.recorder import record_interrupted
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
 
@@ -33,10 +32,8 @@ class ConversationFiles:
         return folder
 
     async def recover(self) -> None:
-        """Finishes and records what a killed crushpy was doing to files."""
-        root_id = self._session.info.root_id
-        finished = await self.rewinder.finish(root_id)
-        self.recovered = (*finished, *await record_interrupted(self._store, self._files, root_id))
+        """Finishes the restorations that a killed crushpy had started."""
+        self.recovered = tuple(await self.rewinder.finish(self._session.info.root_id))
 
     async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
         """Restores files and leaves the agent a note. None if it failed, which is reported."""

@@ -2,22 +2,19 @@
 
 import logging
 import os
-import time
-from asyncio import Task, TimerHandle, get_running_loop, wait
+from asyncio import Task, wait
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import counted
 from crushpy.engine.hooks import ObservedCall
-from crushpy.engine.rewind.undo_files import UndoFiles, remove_files
+from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.session import LiveSession
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.undo import journal
 from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import ScanStopped, TooManyFiles
 from crushpy.util.spawn import spawn
@@ -42,9 +39,6 @@ class ChangeRecorder:
         self._emit = emit
         self._commands = files.settings.shell != "off"
         self._first_look: Task[None] | None = None
-        self._noted: ObservedCall | None = None
-        """The command that is recorded as running, in case crushpy is killed."""
-        self._beating: TimerHandle | None = None
         self._running: dict[int, tuple[ObservedCall, int]] = {}
         """Running commands, each with the number of the last change when it began."""
         self._batches: dict[int, tuple[str, list[str]]] = {}
@@ -70,7 +64,6 @@ class ChangeRecorder:
             await self._look(self._author(), "")
         if is_command:
             self._running[id(watched)] = watched, await self._store.file_changes.get_last_number()
-            await self._note()
         if paths:
             await self._keep(watched, paths)
 
@@ -130,7 +123,6 @@ class ChangeRecorder:
         if self._first_look is not None and not self._first_look.done():  # no command has run yet
             self._files.stop()
         await self.settle()
-        self._stop_beating()
         await in_thread(self._files.close)
 
     # --- what tools change -------------------------------------------------------------------------------
@@ -182,9 +174,6 @@ class ChangeRecorder:
             if author is not None and found:
                 changes = self._recorded(author, found, new_id())
                 await self._store.file_changes.add(changes, message_id, since)
-            if self._noted is not None:
-                await in_thread(self._files.keep_index)
-                await self._note()
         except ScanStopped:
             pass
         except TooManyFiles:
@@ -214,44 +203,6 @@ class ChangeRecorder:
             batch=batch,
         )
 
-    # --- in case of a kill -------------------------------------------------------------------------------
-
-    async def _note(self) -> None:
-        """Records which command runs now, or that none does."""
-        author = self._author()
-        if author is self._noted:
-            return
-        self._noted = author
-        if author is None:
-            self._stop_beating()
-            self._files.end_command()
-            return
-        command = journal.RunningCommand(
-            root_id=self._session.info.root_id,
-            session_id=author.session_id,
-            message_id=author.message_id,
-            call_id=author.call.id,
-            source=author.call.name,
-            workspace=str(self._files.workspace),
-            since=next((since for watched, since in self._running.values() if watched is author), 0),
-            begun_at=time.time(),
-        )
-        try:
-            await in_thread(self._files.keep_index, command)
-        except OSError as error:
-            self._tell(f"If crushpy is killed now, the changes of this command cannot be undone: {error}")
-        if self._beating is None:
-            self._beat()
-
-    def _beat(self) -> None:
-        self._files.beat()
-        self._beating = get_running_loop().call_later(journal.HEARTBEAT_S, self._beat)
-
-    def _stop_beating(self) -> None:
-        if self._beating is not None:
-            self._beating.cancel()
-            self._beating = None
-
     def _tell_of_trouble(self) -> None:
         problem = self._files.snapshotter.problem
         if problem:
@@ -261,47 +212,3 @@ class ChangeRecorder:
         if text not in self._told:
             self._told.add(text)
             self._emit(Notice(text, "warning"))
-
-
-async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> list[str]:
-    """Records the changes of commands whose crushpy was killed, of a conversation or in this workspace.
-
-    Returns messages about them.
-    """
-    said: list[str] = []
-    for note, command in await in_thread(files.commands.find_left, root_id, str(files.workspace)):
-        try:
-            found = await _recorded(store, files.elsewhere(command.workspace), note, command)
-        except (OSError, TooManyFiles, CrushpyError) as error:
-            said.append(f"crushpy was killed while a command ran, and its changes are unknown: {error}")
-        else:
-            if found:
-                said.append(
-                    f"crushpy was killed while a command ran. Its changes are recorded "
-                    f"({counted(found, 'file')}): /undo reverts them."
-                )
-        remove_files(note, note.with_suffix(".index"))
-    return said
-
-
-async def _recorded(store: Store, files: UndoFiles, note: Path, command: journal.RunningCommand) -> int:
-    """How many paths the command changed."""
-    last_seen = journal.file_time(note, "st_mtime")
-    found = await in_thread(files.changes_since, note.with_suffix(".index"))
-    made = await in_thread(journal.changes_between, found, command.begun_at, last_seen)
-    earlier = await store.file_changes.load(command.root_id)
-    recorded = {change.path: change.after for change in earlier if change.number > command.since}
-    changes = files.recorded(
-        (
-            change
-            for change in made
-            if not (change.after and (known := recorded.get(change.path)) and change.after.same(known))
-        ),
-        root_id=command.root_id,
-        session_id=command.session_id,
-        call_id=command.call_id,
-        source=command.source,
-        batch=note.stem,
-    )
-    await store.file_changes.add(changes, command.message_id, command.since)
-    return len(changes)

@@ -400,7 +400,7 @@ class Rewinder:
         def work() -> list[restoration.Step]:
             with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
                 if fresh:
-                    self._files.journal.write(entry.id, entry)
+                    self._files.journal.write(entry)
                 steps = restoration.restore(entry.steps, self._files.snapshotter)
                 for step in steps:
                     if not step.reason:
@@ -445,7 +445,7 @@ class Rewinder:
     async def finish(self, root_id: str = "") -> list[str]:
         """Finishes interrupted restorations of a conversation or in this workspace; returns messages."""
         said: list[str] = []
-        for _, entry in await in_thread(self._files.journal.find_left, root_id, str(self._files.workspace)):
+        for entry in await in_thread(self._files.journal.find_left, root_id, str(self._files.workspace)):
             try:
                 outcome = await uncancellable(self._carry_out(entry, fresh=False))
             except CrushpyError as error:

@@ -1,6 +1,5 @@
 """The undo storage of one workspace: object store, index and journal, created when first used."""
 
-import os
 import platform
 import threading
 import time
@@ -14,14 +13,13 @@ import msgspec
 
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
-from crushpy.undo.journal import JournalEntry, Notes, RunningCommand, owner_runs
+from crushpy.undo.journal import Journal
 from crushpy.undo.object_store import FileSnapshotter, ObjectStore, committed, hash_of
 from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import WorkspaceIndex, read_index, write_index
 from crushpy.util.uncancellable import in_thread
 
 JOURNAL = "journal"
-RUNNING = "running"
 WORKSPACES = "workspaces"
 MEGABYTE = 1_000_000
 
@@ -40,8 +38,6 @@ class UndoFiles:
         self._index: WorkspaceIndex | None = None
         self._added: list[UndoFiles] = []
         self._stopped = False
-        self._holds_index = False
-        """The index of this process is on disk."""
 
     def elsewhere(self, workspace: str) -> "UndoFiles":
         """The same for another workspace, with its own index."""
@@ -58,9 +54,8 @@ class UndoFiles:
         return FileSnapshotter(store, self.workspace, self.settings.max_file_mb * MEGABYTE)
 
     @property
-    def journal(self) -> Notes[JournalEntry]:
-        """The restorations that were started and not finished."""
-        return Notes(self.folder / JOURNAL, JournalEntry)
+    def journal(self) -> Journal:
+        return Journal(self.folder / JOURNAL)
 
     @cached_property
     def machine(self) -> str:
@@ -107,98 +102,37 @@ class UndoFiles:
             files.close()
         with self._looking:
             index = self._index
-            if index is not None and (self._holds_index or index.changed):
+            if index is not None and index.changed:
                 with suppress(OSError):  # otherwise everything is read again
                     write_index(self.index_file, index.rows())
-            if self._holds_index:
-                remove_files(self._note, self._note.with_suffix(".index"))
 
     def _opened_index(self) -> WorkspaceIndex:
+        from crushpy.tools.search.files_below import IgnoreRules
+
         if self._index is None:
-            self._index = self._made_index()
-            self._index.take(read_index(self.index_file), only_kept=True)
-            self._sweep()
+            self.snapshotter.committed = committed(self.workspace)
+            self._index = WorkspaceIndex(
+                self.workspace,
+                self.snapshotter,
+                lambda: IgnoreRules.at(self.workspace),
+                # With more files, a scan takes too long to run around every command.
+                max_files=self.settings.max_files if self.settings.shell == "auto" else 2**62,
+                max_bytes=self.settings.max_mb * MEGABYTE // 2,
+            )
+            self._index.take(read_index(self.index_file))
             if self._stopped:
                 self._index.stop()
         return self._index
 
-    def _made_index(self) -> WorkspaceIndex:
-        from crushpy.tools.search.files_below import IgnoreRules
-
-        self.snapshotter.committed = committed(self.workspace)
-        return WorkspaceIndex(
-            self.workspace,
-            self.snapshotter,
-            lambda: IgnoreRules.at(self.workspace),
-            # With more files, a scan takes too long to run around every command.
-            max_files=self.settings.max_files if self.settings.shell == "auto" else 2**62,
-            max_bytes=self.settings.max_mb * MEGABYTE // 2,
-        )
-
-    @cached_property
-    def _name(self) -> str:
-        return hash_of(str(self.workspace).encode("utf-8", "surrogateescape"))[:32]
-
     @property
     def index_file(self) -> Path:
-        return self.folder / WORKSPACES / f"{self._name}.index"
-
-    # --- while a command runs ----------------------------------------------------------------------------
-
-    @property
-    def commands(self) -> Notes[RunningCommand]:
-        return Notes(self.folder / RUNNING, RunningCommand)
-
-    @cached_property
-    def _note(self) -> Path:
-        """The note of this process in this workspace. Beside it is the index while a command runs."""
-        return self.commands.own_file(self._name)
-
-    def keep_index(self, command: RunningCommand | None = None) -> None:
-        """Stores what is needed to find the changes of `command` if crushpy is killed; without one, the index
-        after its changes were recorded. Raises OSError."""
-        with self._looking:
-            index = self._index if command is not None or self._holds_index else None
-            if index is not None and (index.changed or not self._holds_index):
-                write_index(self._note.with_suffix(".index"), index.rows())
-                self._holds_index = True
-            if command is not None:
-                self.commands.write(self._name, command, sync=False)
-
-    def beat(self) -> None:
-        """Notes that crushpy is alive, and so is the command."""
-        with suppress(OSError):
-            os.utime(self._note)
-
-    def end_command(self) -> None:
-        """Notes that no command runs."""
-        remove_files(self._note)
-
-    def _sweep(self) -> None:
-        """Removes the indexes of processes that were killed while no command ran."""
-        for file in self.commands.folder.glob("*.index"):
-            if not owner_runs(file) and not file.with_suffix(".json").exists():
-                remove_files(file)
-
-    def changes_since(self, stored_index: Path) -> list[RecordedChange]:
-        """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
-        rows = read_index(stored_index)
-        if not rows:
-            raise FileNotFoundError(2, "the previous state of the folder is unknown", str(stored_index))
-        index = self._made_index()
-        index.take(rows)
-        return index.scan()
-
-
-def remove_files(*files: Path) -> None:
-    for file in files:
-        with suppress(OSError):
-            file.unlink()
+        name = hash_of(str(self.workspace).encode("utf-8", "surrogateescape"))[:32]
+        return self.folder / WORKSPACES / f"{name}.index"
 
 
 def any_unfinished(folder: Path) -> bool:
-    """Whether a restoration or a command may have been interrupted. Cheap: lists two folders."""
-    return any(True for name in (JOURNAL, RUNNING) for _ in (folder / name).glob("*.json"))
+    """Whether a restoration may have been interrupted. Cheap: lists a folder."""
+    return any(True for _ in (folder / JOURNAL).glob("*.json"))
 
 
 async def stored_contents(store: Store, root_id: str) -> set[str]:
@@ -217,7 +151,7 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
             hashes = hashes | await in_thread(_remove_index, folder, cwd)
 
     def of_indexes() -> set[str]:
-        files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
+        files = (folder / WORKSPACES).glob("*.index")
         return _kept(state for file in files for _, _, state in read_index(file))
 
     last, needed = 0, await in_thread(of_indexes)
@@ -234,7 +168,8 @@ def _remove_index(folder: Path, cwd: str) -> set[str]:
     """Removes the index of a folder without conversations; returns what only the index referred to."""
     index = UndoFiles(folder, Path(cwd), UndoSettings()).index_file
     found = _kept(state for _, _, state in read_index(index))
-    remove_files(index)
+    with suppress(OSError):
+        index.unlink()
     return found
 
 
