@@ -147,6 +147,15 @@ async def test_undo_is_refused_before_the_first_prompt(start: Start) -> None:
             await app.sees(told)
 
 
+@pytest.mark.parametrize("command", ["/compact", "/handoff this is all"])
+async def test_compaction_before_the_first_prompt_says_that_there_is_nothing(
+    start: Start, command: str
+) -> None:
+    async with start() as app:
+        await app.say(command)
+        await app.sees("There is nothing to compact yet.")
+
+
 async def test_a_binary_file_is_named_as_such_beside_the_prompt(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[Call("bash", {"command": r"printf '\000\001' > data.bin"})]), "Made.")
     async with start(yolo=True) as app:

@@ -259,7 +259,10 @@ class ContextService:
     ) -> bool:
         """Compacts now: with a focus for the summariser, or with the user's own summary (a hand-off)."""
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
-        return await self._run_slot.run_exclusively(work) or False
+        made = await self._run_slot.run_exclusively(work)
+        if made is False:
+            self._run_slot.report("There is nothing to compact yet.")
+        return bool(made)
 
     async def find_undoable(self) -> StoredBoundary:
         """What `undo_compaction` undoes if it is not told what."""

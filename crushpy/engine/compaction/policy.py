@@ -262,10 +262,7 @@ class CompactionPolicy:
         """On the user's request, with a focus or the user's own summary. False if there is nothing to do."""
         await self.breaker.rearm()
         options = BoundaryOptions("manual", focus=focus, summary=summary, review=review, template=template)
-        made = await self._builder.make_boundary(options, await self._view.counted())
-        if not made:
-            self._emit(Notice("There is nothing to compact yet."))
-        return made
+        return await self._builder.make_boundary(options, await self._view.counted())
 
     async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
         """What `compact` would carry over, with `template` if given. Changes nothing."""
