@@ -76,7 +76,6 @@ class SeenName(Data, frozen=True, array_like=True):
 
 class Ledger(Data, frozen=True):
     clock: int = 0
-    messages: int = 0
     requests: tuple[facts.Quote, ...] = ()
     commands: tuple[RunFact, ...] = ()
     """In order of the last run."""
@@ -106,15 +105,13 @@ class Ledger(Data, frozen=True):
     seen_names: dict[str, tuple[SeenName, ...]] | None = None
     """Those most likely needed, by the file or command that last showed them; None if not counted."""
 
-    def merged(
-        self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
-    ) -> "Ledger":
-        """The ledger with the facts of the `messages` messages that follow. `phrases` find the rules in facts
-        that were stored without them."""
+    def merged(self, found: Sequence[MessageFacts], *, phrases: RulePhrases | None = None) -> "Ledger":
+        """The ledger with the facts of the messages that follow. `phrases` find the rules in facts that were
+        stored without them."""
         writer = _Writer(self, phrases)
         for fact in found:
             writer.add(fact)
-        return writer.ledger(messages)
+        return writer.ledger()
 
     def with_ended(self, rules: Sequence[RuleFact]) -> "Ledger":
         """The ledger with these rules ended as they say."""
@@ -248,7 +245,7 @@ class _Writer:
             known = FileFact(file.path, file.action, self._clock)
         self._files[file.path] = known or FileFact(file.path)
 
-    def ledger(self, messages: int) -> Ledger:
+    def ledger(self) -> Ledger:
         before, asked = self._before, self._requests
         commands, files = tuple(self._commands.values()), tuple(self._files.values())
         kept = (*asked[:1], *asked[1:][-MAX_REQUESTS:])
@@ -266,7 +263,6 @@ class _Writer:
             dropped[kind] = dropped.get(kind, 0) + number
         return Ledger(
             self._clock,
-            before.messages + messages,
             kept,
             _bounded(commands),
             files[-MAX_FILES:],

@@ -177,7 +177,7 @@ def test_reads_and_changes_of_other_agents_are_facts_that_show_a_repair(
 ) -> None:
     def failing(count: int) -> list[str]:
         found = facts.FactReader("/work/app").extract_all(messages[: 1 + 2 * count])
-        return [run.text for run in Ledger().merged(found, messages=count).still_failing()]
+        return [run.text for run in Ledger().merged(found).still_failing()]
 
     [(_, messages)] = imported(agent, *made(*steps))
     touched = {facts.absolute(file.path, "/work/app"): file.action for file in facts.touched(messages)}

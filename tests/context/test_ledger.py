@@ -161,5 +161,5 @@ def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
             reader.committed(message)
             reader = FactReader("/work", messages[: len(stored)])  # another process goes on
         found = [msgspec.json.decode(row, type=MessageFacts) for row in stored]
-        ledger = ledger.merged(found, messages=len(messages))
+        ledger = ledger.merged(found)
     assert ledger == grown(*generations)

@@ -211,7 +211,7 @@ def listed(*texts: str) -> list[tuple[str, str]]:
     """The rules of a conversation, and how each ended."""
     said = [Message(f"m{number}", "user", (Text(text),)) for number, text in enumerate(texts, 1)]
     facts = FactReader("/work", (), lambda: PHRASES).extract_all(said)
-    rules = Ledger().merged(facts, messages=len(facts), phrases=PHRASES).rules or ()
+    rules = Ledger().merged(facts, phrases=PHRASES).rules or ()
     return [(rule.text, rule.ended) for rule in rules]
 
 
@@ -229,7 +229,7 @@ def test_what_people_say_is_taken_as_a_rule(text: str) -> None:
 def test_a_request_to_end_a_rule_is_understood_in_another_form_of_its_word() -> None:
     said = [Message(f"m{number}", "user", (Text(text),)) for number, text in enumerate(RULES.splitlines(), 1)]
     facts = FactReader("/work", (), lambda: PHRASES).extract_all(said)
-    rules = Ledger().merged(facts, messages=len(facts), phrases=PHRASES).rules or ()
+    rules = Ledger().merged(facts, phrases=PHRASES).rules or ()
     meant = meant_rule("Forget the rule about pushing.", rules)
     assert meant is not None and meant.text == "don't push until i say so"
 

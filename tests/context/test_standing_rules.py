@@ -27,7 +27,7 @@ def said(*texts: str | Note) -> list[Message]:
 
 def book(*texts: str | Note) -> list[RuleFact]:
     facts = FactReader("/work", (), lambda: PHRASES).extract_all(said(*texts))
-    return list(Ledger().merged(facts, messages=len(facts), phrases=PHRASES).rules or ())
+    return list(Ledger().merged(facts, phrases=PHRASES).rules or ())
 
 
 def valid(*texts: str | Note) -> list[str]:
@@ -195,7 +195,7 @@ def test_a_rule_that_an_earlier_version_ended_is_restored_by_adding_it() -> None
     ended = RuleFact(1, "Never push to main.", ended="superseded")
     note = Note(f"{ADDED}\n{ended.text}", about="rule")
     facts = FactReader("/work", (), lambda: PHRASES).extract_all(said("Go on.", note))
-    rules = Ledger(rules=(ended,)).merged(facts, messages=2, phrases=PHRASES).rules or ()
+    rules = Ledger(rules=(ended,)).merged(facts, phrases=PHRASES).rules or ()
     assert [(rule.number, rule.ended) for rule in rules] == [(1, "superseded"), (2, "")]
 
 
@@ -212,11 +212,11 @@ def test_the_user_adds_and_withdraws_rules_by_notes() -> None:
 
 def test_facts_and_ledgers_stored_without_rules_are_searched_once() -> None:
     old = FactReader("/work").extract_all(said("Never push to main.", "Go on."))
-    before = Ledger().merged(old, messages=2)
+    before = Ledger().merged(old)
     assert before.rules is None
-    after = before.merged((), messages=0, phrases=PHRASES)
+    after = before.merged((), phrases=PHRASES)
     assert [rule.text for rule in after.rules or ()] == ["Never push to main."]
-    again = Ledger().merged(old, messages=2, phrases=PHRASES)
+    again = Ledger().merged(old, phrases=PHRASES)
     assert again.rules == after.rules
 
 
@@ -281,7 +281,7 @@ def test_a_sentence_that_asks_to_end_a_rule_means_the_one_it_shares_words_with(t
 def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
     prompt = "\n".join(f"From now on never use port {n} for gateway {n}." for n in range(10_000, 20_000))
     found = FactReader("/work", (), lambda: PHRASES).extract_all(said(prompt, "Always use it. Never use it."))
-    ledger = Ledger().merged(found, messages=2, phrases=PHRASES)
+    ledger = Ledger().merged(found, phrases=PHRASES)
     assert len(ledger.rules or ()) <= 2_000 and ledger.dropped["rules"] >= 8_000
     held = [rule.text for rule in ledger.rules or () if not rule.ended]
     assert held[-2:] == ["Always use it.", "Never use it."]
@@ -304,14 +304,6 @@ def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> Non
     (tmp_path / "rules.toml").write_text("[tlh]\nphrase = 'not ever, jupa'")
     found = rule_phrases(Templates(tmp_path))().find("Do not ever push. Never pull.")
     assert [entry.text for entry in found] == ["Do not ever push."]
-
-
-def test_kinds_of_an_earlier_version_are_ignored(tmp_path: Path) -> None:
-    (tmp_path / "rules.toml").write_text("[en]\nstart = 'never'\nrevoke = 'forget'\ncommon = 'the'\n")
-    problems: list[TemplateProblem] = []
-    used = rule_phrases(Templates(tmp_path, on_problem=problems.append))()
-    assert [found.text for found in used.find("Never push. Forget it.")] == ["Never push."]
-    assert not problems
 
 
 @given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))

@@ -11,4 +11,4 @@ from crushpy.security.redact import redact
 def extend_ledger(ledger: Ledger, messages: Sequence[Message], *, cwd: str) -> Ledger:
     """The ledger with the facts of the messages that follow."""
     found = FactReader(cwd, redact=redact).extract_all(messages)
-    return ledger.merged(found, messages=len(messages))
+    return ledger.merged(found)

@@ -379,9 +379,7 @@ class BoundaryPlanner:
             seconds=compaction.summary_seconds,
             auxiliary=compaction.model,
             template=options.template,
-            sent=self._view.prefix_request(len(parts.head) + len(parts.middle))
-            if by_vendor and not self.earlier
-            else None,
+            sent=self._view.prefix_request(len(parts.head) + len(parts.middle)) if by_vendor else None,
         )
 
 

@@ -419,10 +419,10 @@ async def load_ledger(
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
         guessed = [rule for rule in (ledger and ledger.rules) or () if rule.ended == SUPERSEDED]
-        ledger = Ledger().merged(found, messages=len(found), phrases=phrases).with_ended(guessed)
-    own, many = (await read(info.id), len(own_ids)) if before is None else ((), 0)
+        ledger = Ledger().merged(found, phrases=phrases).with_ended(guessed)
+    own = await read(info.id) if before is None else ()
     ledger = msgspec.structs.replace(ledger, edits=kinds, unconfirmed=tuple(foreign.rules))
-    return await asyncio.to_thread(ledger.merged, own, messages=many, phrases=phrases)
+    return await asyncio.to_thread(ledger.merged, own, phrases=phrases)
 
 
 async def _last_imported(store: Store, root_id: str) -> int:

@@ -355,7 +355,7 @@ class Replayer:
     ) -> None:
         info = self._session.info
         used = self._gauge.reading(self._request, self._history).used
-        ledger = self._ledger.merged(self._facts, messages=len(self._facts))
+        ledger = self._ledger.merged(self._facts)
         happened = recorded.boundary if recorded is not None and recorded.start and self._agrees else None
         if recorded is not None and happened is not None:
             facts, after = happened.facts, happened.tokens_after

@@ -347,9 +347,7 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     session.output_tokens - coalesce(reported.output_tokens, 0) AS output_tokens,
     session.cache_read_tokens - coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens,
     session.cache_write_tokens - coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens,
-    (session.cost - coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
-    FROM task_result
-    WHERE task_result.session_id = session.id), 0) AS cost
+    session.cost - coalesce(reported.cost, 0) AS cost
     FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
     input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
     cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
@@ -380,10 +378,8 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     coalesce(reported.input_tokens, 0) AS input_tokens, session.output_tokens -
     coalesce(reported.output_tokens, 0) AS output_tokens, session.cache_read_tokens -
     coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens, session.cache_write_tokens -
-    coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens, (session.cost -
-    coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
-    FROM task_result
-    WHERE task_result.session_id = session.id), 0) AS cost
+    coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens, session.cost -
+    coalesce(reported.cost, 0) AS cost
     FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
     input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
     cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
@@ -410,13 +406,6 @@ SUM_CONVERSATION_USAGE: Statement[ConversationUsageRow] = Statement(
     coalesce(CAST(sum(session.cache_write_tokens) AS BIGINT), 0) AS cache_write_tokens,
     coalesce(CAST(sum(session.cost) AS DOUBLE PRECISION), 0) AS cost
     FROM session
-    WHERE session.root_id = :root
-    """,
-)
-SUM_SUMMARY_COST: Statement[Any] = Statement(
-    """
-    SELECT coalesce(sum(task_result.cost), 0) AS coalesce_1
-    FROM task_result JOIN session ON session.id = task_result.session_id
     WHERE session.root_id = :root
     """,
 )

@@ -129,7 +129,7 @@ find_latest_tip = _tips.where(_here, _C.is_open).order_by(*_newest_first)
 _figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _since = (_not_deleted, _S.updated_at >= p("since", Float))
 
-_M, _T = t.MessageTable, t.TaskResultTable
+_M = t.MessageTable
 _quarter = quarter_hour(_M.created_at).label("quarter")
 _call = (
     select(_M.session_id, _M.model, _quarter)
@@ -142,7 +142,6 @@ _call = (
 _reported = select(_call.c.session_id, *(func.sum(_call.c[name]).label(name) for name in _figures))
 _reported = _reported.group_by(_call.c.session_id).subquery("reported")
 _model = func.coalesce(func.nullif(_call.c.model, ""), _S.model)
-_summaries = select(func.sum(_T.cost)).where(_T.session_id == _S.id).scalar_subquery()
 
 
 def _usage(quarter, model, figures):
@@ -152,8 +151,7 @@ def _usage(quarter, model, figures):
 
 def _unreported(name):
     """Of calls that left no message: titles, summaries."""
-    used = getattr(_S, name) - func.coalesce(_reported.c[name], 0)
-    return (used + func.coalesce(_summaries, 0) if name == "cost" else used).label(name)
+    return (getattr(_S, name) - func.coalesce(_reported.c[name], 0)).label(name)
 
 
 sum_usage = row(
@@ -173,11 +171,6 @@ sum_conversation_usage = row(
     select(*(func.coalesce(_total(getattr(_S, name)), 0).label(name) for name in _figures)).where(
         _S.root_id == p("root")
     ),
-)
-sum_summary_cost = (
-    select(func.coalesce(func.sum(_T.cost), 0))
-    .join(_S, _S.id == _T.session_id)
-    .where(_S.root_id == p("root"))
 )
 
 
