@@ -293,6 +293,31 @@ async def test_a_link_opens_at_a_boundary_or_a_message(tmp_path: Path) -> None:
         await no_complaints(page, file)
 
 
+async def converse_twice(store: Store):
+    first = a_session(title="Twice")
+    await store.sessions.create(first, said("go"))
+    for tokens in (900, 2000):
+        await store.messages.add(first.id, replied("Done.", usage=Usage(tokens, 20, 300, 0, 0.01)))
+    return first
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+async def test_nothing_of_the_chart_is_cut_off(tmp_path: Path, width: int) -> None:
+    file = await export(tmp_path, converse_twice)
+    async with open_web_browser(tmp_path) as page:
+        await page.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=True
+        )
+        await page.open(file)
+        cut = """[...document.querySelectorAll('svg text, .chart .meta')].filter(one => {
+            const [text, page] = [one, one.closest('svg, #page')].map(e => e.getBoundingClientRect());
+            return text.top < page.top || text.bottom > page.bottom || text.right > page.right;
+        }).map(one => one.textContent)"""
+        assert await page.run(cut) == []
+        assert "2k tokens at most" in await page.run("document.getElementById('page').textContent")
+        await no_complaints(page, file)
+
+
 async def test_page_fits_a_narrow_screen(tmp_path: Path) -> None:
     file = await export(tmp_path, a_long_turn)
     async with open_web_browser(tmp_path) as page:

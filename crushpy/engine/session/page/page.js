@@ -464,7 +464,7 @@
     const shown = points.filter((point, place) => place % each === 0 || points[place - 1].number !== point.number);
     const x = (place) => (shown.length > 1 ? (place / (shown.length - 1)) * width : width / 2);
     const y = (tokens) => height - (tokens / top) * (height - 16);
-    const chart = svg("svg", { viewBox: `0 0 ${width} ${height + 18}`, role: "img" });
+    const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
     chart.setAttribute("aria-label", `Tokens in the window over ${count(points.length, "model call")}`);
     let line = "";
     let cached = `M0 ${height}`;
@@ -483,8 +483,6 @@
       svg("path", { class: "cached", d: `${cached}L${width} ${height}Z` }),
       svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }),
       svg("path", { class: "window", d: line }),
-      svg("text", { x: 2, y: 12 }, `${short(Math.round(top / 1.1))} tokens at most`),
-      svg("text", { x: 2, y: height + 14 }, "window over time; shaded: read from the cache; dashed: a boundary"),
     );
     chart.addEventListener("click", (event) => {
       const box = chart.getBoundingClientRect();
@@ -492,7 +490,9 @@
       const point = shown[Math.min(Math.max(place, 0), shown.length - 1)];
       views[point.number].reveal(point.place, "");
     });
-    return chart;
+    const most = element("div", "meta", `${short(Math.round(top / 1.1))} tokens at most`);
+    const legend = element("div", "meta", "window over time; shaded: read from the cache; dashed: a boundary");
+    return element("div", "chart", most, chart, legend);
   }
 
   function svg(name, attributes, text = "") {
