@@ -45,8 +45,13 @@ class FocusVisitor(Widget, can_focus=True):
     focus_controller: FocusController | None = None
 
     async def on_key(self, event: events.Key) -> None:
-        # Keys that arrived together with one that returned the focus are still sent here.
-        if not (self.screen.focused is self and await run_bound_action(self, event)):
+        # Keys that arrived together with one that moved the focus are still sent here.
+        focused = self.screen.focused
+        if focused is not None and focused in self.screen.query("FindLine"):
+            event.stop()
+            if not await run_bound_action(focused, event):
+                focused.post_message(event)
+        elif not (focused is self and await run_bound_action(self, event)):
             self.on_paste(event)
 
     def on_paste(self, event: events.Paste | events.Key) -> None:

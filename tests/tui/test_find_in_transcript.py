@@ -8,6 +8,7 @@ from driving import Driven, Start, start
 from scripted_llm import Reply
 from scripted_llm.replies import Call
 from scripted_llm.server import ScriptedLLM
+from textual import events
 from textual.geometry import Offset
 from textual.selection import Selection
 
@@ -55,6 +56,24 @@ async def test_words_are_found_highlighted_and_gone_through(start: Start, llm: S
         assert app.chat.transcript.has_focus
         await app.press("n")
         assert app.chat.prompt.draft == "n"
+
+
+async def test_words_typed_together_with_the_slash_are_sought(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Reply(REPLY))
+    async with start(size=(80, 24)) as app:
+        await app.say("go")
+        await app.rests()
+        await app.press("tab", "home")
+        for key in ("slash", *"needle", "enter"):  # in one burst: nothing is awaited in between
+            character = "/" if key == "slash" else key if len(key) == 1 else None
+            app.app.post_message(events.Key(key, character))
+        await app.until(lambda: bool(app.chat.transcript.screen.get_selected_text()))
+        assert "Line 3 has" in found(app)
+        await app.until(lambda: app.chat.transcript.has_focus)
+        await app.press("n")
+        await app.pilot.pause()
+        assert "Line 23 has" in found(app)
+        assert app.chat.prompt.draft == ""
 
 
 async def test_find_reports_no_match_and_escape_closes_it(start: Start, llm: ScriptedLLM) -> None:

@@ -64,7 +64,7 @@ class TranscriptScreen(Screen[str | None]):
         if not self.query("FindLine"):
             line = FindLine()
             await self.mount(line, after=transcript)
-            line.focus()
+            self.set_focus(line)  # at once: keys typed behind it are meant for it
 
     @on(Input.Changed, "FindLine")
     @on(Input.Submitted, "FindLine")
