@@ -1,8 +1,8 @@
 """How much is drawn while a reply streams, on a fast and on a slow connection: the real app on a pty.
 
-    .venv/bin/python -m benchmarks.drawn           about a minute
+    .venv/bin/python -m benchmarks.drawn           about four minutes
 
-An answer of 1,000 bytes comes in pieces of five. The slow connection takes 2,000 bytes a second.
+Answers of 1,000 and 4,000 bytes come in pieces of five. The slow connection takes 2,000 bytes a second.
 """
 
 import os
@@ -10,6 +10,7 @@ import select
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -20,7 +21,7 @@ from support.e2e_terminal import Terminal
 
 from benchmarks.samples import everyday
 
-ANSWER_BYTES = 1_000
+ANSWERS_BYTES = (1_000, 4_000)
 RATES = (200, 20)
 """Pieces a second."""
 LINK_BYTES_PER_S = 2_000
@@ -46,18 +47,18 @@ class SlowTerminal(Terminal):
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="drawn-") as top:
         for link in (0, LINK_BYTES_PER_S):
-            for rate in RATES:
-                drawn, seconds = measure(Path(top) / f"{link}-{rate}", rate, link)
+            for rate, size in product(RATES, ANSWERS_BYTES):
+                drawn, seconds = measure(Path(top) / f"{link}-{rate}-{size}", rate, size, link)
                 name = f"{link:,} bytes a second" if link else "fast connection"
-                share = f"{drawn / ANSWER_BYTES:.1f} bytes for each byte of the answer"
+                share = f"{drawn / size:.1f} bytes for each of {size:,} bytes"
                 print(f"{name:20} {rate:3} pieces a second: {share}, {seconds:.0f} s", flush=True)
 
 
-def measure(folder: Path, rate: int, link: int) -> tuple[int, float]:
+def measure(folder: Path, rate: int, size: int, link: int) -> tuple[int, float]:
     """The bytes drawn from Enter to the end of the turn, and how long that took."""
     folder.mkdir()
     with ScriptedLLM() as llm:
-        llm.script(Reply(everyday(ANSWER_BYTES), chunk=5, delay=1 / rate))
+        llm.script(Reply(everyday(size), chunk=5, delay=1 / rate))
         env = {**llm.env, "CRUSHPY_MODEL": "openai/bench", "CRUSHPY_HOME": str(folder / "home")}
         env["CRUSHPY_SMALL_MODEL"] = "demo/tour"
         with SlowTerminal(cwd=folder, env=env, columns=120, rows=40) as terminal:
@@ -67,7 +68,7 @@ def measure(folder: Path, rate: int, link: int) -> tuple[int, float]:
             terminal.wait_quiet()
             before, began, terminal.limit = len(terminal.raw), time.monotonic(), link
             terminal.press("\r")
-            terminal.wait_for(ENDED)
+            terminal.wait_for(ENDED, timeout=300)
             return len(terminal.raw) - before, time.monotonic() - began
 
 

@@ -45,8 +45,11 @@ log = logging.getLogger(__name__)
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
 
-LAG_S = 0.3
-"""A terminal that takes so much longer than usual to answer has not drawn yet what was written before."""
+MAX_FRAME_S = 1.0
+"""Time between two frames on a slow connection, at most, unless `MAX_UNDRAWN_BYTES` wait."""
+MAX_UNDRAWN_BYTES = 4000
+"""A terminal with more than that to draw gets no frame until it answers, or `LOST_ANSWER_S` later."""
+LOST_ANSWER_S = 5.0
 
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -70,7 +73,8 @@ def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> No
 class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
-    _asked_at = _answered_at = 0.0
+    _asked_at = _answered_at = _lag = 0.0
+    _asked_after = 0
     _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
 
@@ -88,21 +92,27 @@ class AdaptedApp(App[object]):
             if isinstance(line_filter, Monochrome | NoColor):
                 self._filters[at] = NoColor() if self.native_ansi_color else Monochrome()
 
-    def terminal_lags(self) -> bool:
-        """Whether the terminal has not drawn yet what was written some time ago: a slow connection.
+    def frame_pause(self) -> float:
+        """The least time between two frames: as much longer than usual as the terminal takes to draw one.
 
         The kernel and SSH accept much more than they have sent, so that only an answer of the terminal tells.
         """
-        waited = time.monotonic() - self._asked_at
-        if self._asked_at > self._answered_at:
-            return waited > self._least_wait + LAG_S
-        self._asked_at += waited
-        write_to_terminal(self, "\x1b[6n")
-        return False
+        now, written = time.monotonic(), getattr(self._driver, "written", 0)
+        waited = now - self._asked_at
+        if self._asked_at <= self._answered_at or waited > LOST_ANSWER_S:
+            self._asked_at, self._asked_after = now, written
+            write_to_terminal(self, "\x1b[6n")
+        elif waited > self._least_wait:
+            self._lag = max(self._lag, waited - self._least_wait)
+            if written - self._asked_after > MAX_UNDRAWN_BYTES:
+                return LOST_ANSWER_S
+        return min(self._lag, MAX_FRAME_S)
 
     def on_cursor_position(self) -> None:
         self._answered_at = time.monotonic()
-        self._least_wait = min(self._least_wait, self._answered_at - self._asked_at)
+        waited = self._answered_at - self._asked_at
+        self._least_wait = min(self._least_wait, waited)
+        self._lag = max(waited - self._least_wait, 0.9 * min(self._lag, MAX_FRAME_S))  # it calms down slowly
 
     def describe_crash(self, error: BaseException | None) -> str:
         """The text to print after an unexpected error has ended the app."""
@@ -142,8 +152,8 @@ def write_to_terminal(app: App[object], sequence: str) -> None:
         driver.flush()
 
 
-def terminal_lags(app: App[object]) -> bool:
-    return isinstance(app, AdaptedApp) and app.terminal_lags()
+def frame_pause(app: App[object]) -> float:
+    return app.frame_pause() if isinstance(app, AdaptedApp) else 0.0
 
 
 def list_notifications(app: App[object]) -> list[Notification]:
@@ -193,6 +203,8 @@ class Keyboard(LinuxDriver):
     `_app`, `_debug`: attributes of Textual's driver.
     """
 
+    written = 0
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.exit_event = WaitableEvent()
@@ -202,6 +214,7 @@ class Keyboard(LinuxDriver):
         if data == ENTER_SCREEN and self._early is not None and self._early.is_shown:
             self._early.is_shown = False  # some terminals would clear it
             return
+        self.written += len(data)
         super().write(data)
 
     def disable_input(self) -> None:

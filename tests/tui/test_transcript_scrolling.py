@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.geometry import Size
-from transcript_host import EVERYTHING, Stage, is_busy, stage
+from transcript_host import EVERYTHING, Host, Stage, is_busy, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem, ToolItem, TranscriptItem, UserItem
+from crushpy.tui.textual_adapter import AdaptedApp
 from crushpy.tui.transcript.render_cache import MAX_ITEMS
 from crushpy.tui.transcript.transcript_model import Heights
-from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript.widget import LEAP_S, Transcript
 
 LONG = [ReplyItem("\n\n".join(f"paragraph {n} of reply {m}" for n in range(10))) for m in range(10)]
 
@@ -52,6 +53,34 @@ async def test_transcript_follows_the_end_of_a_stream() -> None:
         assert here.view.following
         assert here.lines()[-2:] == ["  new line 39", ""] or here.lines()[-1] == "  new line 39"
         assert here.heard(Transcript.Scrolled)[-1].more_below == 0
+
+
+class SlowHost(Host, AdaptedApp):
+    """Its terminal wants frames far apart."""
+
+    def frame_pause(self) -> float:
+        return 2 * LEAP_S if self.slow else 0.0
+
+    slow = True
+
+
+async def test_transcript_follows_the_end_in_leaps_if_the_terminal_is_slow() -> None:
+    async with stage(LONG, host=SlowHost) as here:
+        key = here.view.add(ReplyItem("", done=False))
+        tops = [here.view.top_row]
+        for number in range(5):
+            here.view.stream(key, f"new line {2 * number}\n\nnew line {2 * number + 1}\n\n")
+            await here.settle()
+            assert f"new line {2 * number + 1}" in here.text()
+            tops.append(here.view.top_row)
+        assert here.view.following
+        steps = [after - before for before, after in pairwise(tops) if after != before]
+        assert 1 <= len(steps) <= 3
+        assert min(steps) > 10
+        SlowHost.slow = False
+        here.view.stream(key, "the last line")
+        await here.settle()
+        assert here.lines()[-1].strip() == "the last line"
 
 
 async def test_transcript_keeps_the_scroll_position_and_counts_rows_below() -> None:

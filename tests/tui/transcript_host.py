@@ -156,10 +156,10 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    items: Sequence[TranscriptItem] = (), size: tuple[int, int] = (80, 24)
+    items: Sequence[TranscriptItem] = (), size: tuple[int, int] = (80, 24), host: type[Host] = Host
 ) -> AsyncIterator[Stage]:
     """The app on a screen of that size; one line less than `size` says is the transcript's."""
-    app = Host(items)
+    app = host(items)
     async with app.run_test(size=(size[0], size[1] + 3)) as pilot:
         here = Stage(app, pilot)
         await here.settle()

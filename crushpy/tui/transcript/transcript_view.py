@@ -71,8 +71,11 @@ class TranscriptView:
         heights = self._model.heights
         return heights.find(top)[0], heights.find(min(top + self.size.height, self._model.total) - 1)[0]
 
-    def lay_out(self, size: Size, palette: Palette, *, following: bool) -> tuple[int, bool]:
-        """Measures what is near; returns the row at the top and whether the end is followed."""
+    def lay_out(
+        self, size: Size, palette: Palette, *, following: bool, leaping: bool = False
+    ) -> tuple[int, bool]:
+        """Measures what is near; returns the row at the top and whether the end is followed: row by row, or
+        half a page at a time, with blank rows below."""
         model, heights = self._model, self._model.heights
         before = heights[self._anchor[0]] if self._anchor[0] < len(heights) else 0
         if self._cache.set_style(palette, size.width):
@@ -86,6 +89,10 @@ class TranscriptView:
             self._cache.rows(last)
             self._measure(last, -1, 2 * size.height - model.heights[last])
         top = max(0, model.total - size.height)
+        if leaping and top:
+            shown = heights.before(self._anchor[0]) + self._anchor[1]
+            half = size.height // 2
+            top = shown if top <= shown <= top + half else top + half
         self.move_to(top)
         return top, True
 

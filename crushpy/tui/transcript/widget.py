@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.textual_adapter import app_of, terminal_lags
+from crushpy.tui.textual_adapter import app_of, frame_pause
 from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
@@ -33,8 +33,8 @@ from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
 FRAME_S = 0.05
 """Time between two frames while something is streamed."""
-MAX_FRAME_S = 5.0
-"""The same at most, while the terminal has not drawn the last one: a screen takes that long at 2 kB/s."""
+LEAP_S = 0.3
+"""If frames are further apart, the end is followed half a page at a time: scrolling draws all rows."""
 WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
@@ -97,6 +97,8 @@ class Transcript(InteractionHost):
         self._work_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._frame_pause = FRAME_S
+        self._frame_wait = 0.0
+        """The same as the terminal wants it."""
         self._announced_below: int | None = None
 
     # --- items -------------------------------------------------------------------------------------------
@@ -235,7 +237,8 @@ class Transcript(InteractionHost):
         if not self.is_attached:
             return
         began = time.monotonic()
-        if began - self._last_frame < MAX_FRAME_S and terminal_lags(app_of(self)):
+        self._frame_wait = frame_pause(app_of(self))
+        if began - self._last_frame < self._frame_wait:
             self._frame_timer = asyncio.get_running_loop().call_later(FRAME_S, self._show_frame)
             return
         self.cache.flush()
@@ -310,7 +313,9 @@ class Transcript(InteractionHost):
                 return []
             palette = self.current_palette()
             self.cache.focus(self.interaction.cursor if self.has_focus else None)
-            top, following = view.lay_out(size, palette, following=self.following)
+            top, following = view.lay_out(
+                size, palette, following=self.following, leaping=self._frame_wait > LEAP_S
+            )
             self.set_following(following)
             self._set_position(top)
             cursor = self.interaction.cursor if self.has_focus else None

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
-from crushpy.tui.textual_adapter import app_of, terminal_lags
+from crushpy.tui.textual_adapter import app_of, frame_pause
 from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, changed_regions, fit
 from crushpy.tui.transcript.render.styles import Palette
 
@@ -79,7 +79,7 @@ class ActivityLine(Widget):
 
     def _tick(self) -> None:
         self._frame += 1
-        if self._frame % TICKS_OF_A_LAGGING_FRAME == 0 or not terminal_lags(app_of(self)):
+        if self._frame % TICKS_OF_A_LAGGING_FRAME == 0 or frame_pause(app_of(self)) < TICK_S:
             self._show()
 
     # --- drawing -----------------------------------------------------------------------------------------
