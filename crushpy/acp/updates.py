@@ -101,7 +101,7 @@ def permission(event: ApprovalNeeded, cwd: str) -> Json:
     call = call_started(event.id, event.name, event.args, cwd)
     del call["sessionUpdate"]
     why = f"It asks because {event.reason}." if event.accesses else event.reason
-    words = [event.title, event.says, why]
+    words = [event.title, why]
     words += [str(event.args.get("command", ""))] if event.name == "bash" else []
     if isinstance(event.preview, messages.Diff) and not call["content"]:
         words.append(event.preview.unified)

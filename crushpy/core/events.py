@@ -135,8 +135,6 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """The id of the `task` call whose sub-agent asks; empty for the main agent."""
     choices: tuple[AnswerChoice, ...] = ()
     """The possible answers: yes, mostly yes from now on, no, then further scopes."""
-    says: str = ""
-    """What the call would do, in one sentence."""
     place: tuple[int, int] = (1, 1)
     """Its number among the questions about one reply, and how many there are."""
     title: str = ""

@@ -312,7 +312,7 @@ class Approvals:
         batch: CallBatch,
     ) -> Ruling:
         from crushpy.permissions.choices import ALL, choices_for  # loads the parser of commands
-        from crushpy.permissions.describe_call import describe_call, question_title
+        from crushpy.permissions.describe_call import question_title
 
         where = workspace or self._workspace
         choices = choices_for(decision, accesses, self._in_force(), where, self.guard)
@@ -335,7 +335,6 @@ class Approvals:
             preview,
             task,
             choices,
-            describe_call(accesses, where),
             (batch.asked, batch.asked + len(later)),
             question_title(call.name, accesses, where, missing_needs(decision)),
             plain and batch.once == call.name,

@@ -185,7 +185,7 @@ def read_keys(asks: bool) -> Generator[Keys | None]:
 def describe_question(row: FleetTask) -> str:
     """The whole call that a task asks about, what it needs and where it would run."""
     asked = msgspec.json.decode(row.question, type=ApprovalNeeded)
-    about = (asked.title or asked.name, asked.says, asked.reason)
+    about = (asked.title or asked.name, asked.reason)
     words = [f"{row.task.name} on {row.worker}: {' '.join(filter(None, about))}"]
     for name, value in asked.args.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

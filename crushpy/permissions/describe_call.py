@@ -1,7 +1,7 @@
 """Describes what a call would do, for a user who is asked about it: in a sentence, and in a paragraph."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
@@ -11,27 +11,11 @@ from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
 from crushpy.permissions.program_table import facts
 from crushpy.permissions.read_only_commands import is_plain_reader
-from crushpy.permissions.shell.ast import SimpleCommand, Word
+from crushpy.permissions.shell.ast import SimpleCommand
 from crushpy.permissions.shell.line_reader import parse_shell
-from crushpy.permissions.written_paths import written_words
 
 MAX_COMMAND_CHARS = 60
 """Of a command in a title; the question shows all of it below."""
-
-
-def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
-    """For example "runs seq, echo, sleep; needs network access"; empty if it touches nothing."""
-    names_by_verb: dict[str, list[str]] = {}
-    for access in accesses:
-        for verb, name in _actions(access, workspace):
-            names_by_verb.setdefault(verb, []).append(name)
-    says = [f"{verb} {join_names(names)}".strip() for verb, names in names_by_verb.items()]
-    needs = Privileges.union(access.needs for access in accesses)
-    if needs.network or needs.hosts:
-        hosts = "" if needs.network else f": {', '.join(needs.hosts)}"
-        says.append(f"needs network access{hosts}")
-    says += [f"writes {join_names(needs.write)}"] if needs.write else []
-    return "; ".join([*says, *(["changes .git"] if needs.git else [])])
 
 
 def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
@@ -135,35 +119,6 @@ _RULE_WORDS = {
     **dict.fromkeys(("read", "view", "ls", "glob", "grep"), "reading "),
     **dict.fromkeys(("network", "fetch"), "the network: "),
 }
-
-
-def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
-    match access.kind:
-        case "command":
-            yield from _command_actions(access.value, workspace)
-        case "path":
-            yield ("writes" if access.writes else "reads"), TouchedPath(access.value, workspace).shown
-        case "host":
-            yield "fetches from", access.value
-        case "none":
-            yield ("starts" if access.value else "uses"), _tool_words(access.tool)
-
-
-def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
-    reading = parse_shell(line)
-    for command in reading.all_commands:
-        if command.program and not (command.inner and command.transparent):
-            yield "runs", command.program
-        for written in written_words(command):
-            yield "writes", _displayed_name(written.word, workspace)
-    for redirect in reading.redirects:
-        if redirect.writes and not redirect.target.text.startswith(("/dev/", "&")):
-            yield "writes", _displayed_name(redirect.target, workspace)
-
-
-def _displayed_name(target: Word, workspace: Path) -> str:
-    is_path = target.kind == "literal" and not target.text.startswith("~")
-    return TouchedPath(target.text, workspace).shown if is_path else target.text
 
 
 _VERB = re.compile(r"(^|; )(needs|writes|changes) ")

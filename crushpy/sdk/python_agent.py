@@ -52,7 +52,7 @@ class Approval(msgspec.Struct, frozen=True):
     tool: str
     args: Json
     says: str
-    """What it would do, in a sentence."""
+    """The question in a sentence: Edit src/tax.py?"""
     reason: str
     """Why it needs a permission."""
     rule: str
@@ -345,7 +345,7 @@ class _Observer:
 
     async def _answer(self, event: ApprovalNeeded) -> None:
         assert self._decide is not None
-        question = Approval(event.name, event.args, event.says, event.reason, event.rule)
+        question = Approval(event.name, event.args, event.title, event.reason, event.rule)
         try:
             answer: Any = await in_own_thread(self._decide, question)
             if inspect.isawaitable(answer):

@@ -46,7 +46,7 @@ NO = ("n", "No, and tell the agent what to do", ())
 
 async def test_a_change_offers_the_file_its_folder_and_all_edits(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [write("src/b.py")], "y")
-    assert question.says == "writes src/b.py"
+    assert question.title == "Write src/b.py?"
     assert offered(question) == [
         YES,
         ("a", "Yes, and all edits in this conversation (Shift+Tab)", ()),
@@ -131,12 +131,6 @@ async def test_title_is_a_sentence_and_the_reason_keeps_the_quotes(talks: Talks,
     assert "`git commit -m 'a b'`" in question.reason
 
 
-async def test_a_line_of_commands_is_told_in_words(talks: Talks, llm: ScriptedLLM) -> None:
-    line = "seq 3 | tail -1 > out.txt && echo done; sleep 0"
-    (question,) = await asked(talks, llm, [bash(line)], "y")
-    assert question.says == "runs seq, tail, echo, sleep; writes out.txt"
-
-
 async def test_choices_offer_only_this_call_when_no_rule_covers_it(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [bash('eval "$(echo true)"')], "y")
     assert [choice.kind for choice in question.choices] == ["once", "deny"]
@@ -157,4 +151,4 @@ async def test_calls_that_wait_side_by_side_say_which_of_how_many(talks: Talks, 
 
 async def test_an_answer_may_settle_those_that_wait_behind_it(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [views()], "f")
-    assert question.says == "reads /etc/passwd" and question.place == (1, 3)
+    assert question.title == "Read /etc/passwd?" and question.place == (1, 3)
