@@ -11,7 +11,6 @@ from textual.widgets.text_area import Document
 VimMode = Literal["insert", "normal"]
 MAX_COUNT = 999
 """The largest count; a larger one is a key that was held down."""
-MAX_UNDO = 200
 REDO = "\x12"
 """The character of Ctrl+R."""
 _COMMAND = re.compile(
@@ -120,8 +119,39 @@ _MOTIONS: dict[str, Callable[[str, int, int], int]] = {
 """Text, position and count to a position."""
 
 
+def _goal(motion: str, count: int, now: Edited) -> tuple[int, bool] | None:
+    """The target of a motion, and whether an operator acts on the letter there; None if it has none."""
+    text, at = now
+    if motion in _MOTIONS:
+        return _MOTIONS[motion](text, at, count), motion in "e$"
+    if motion[0] not in "fFtT":
+        return None
+    to = _find(text, at, count, *motion)
+    return None if to is None else (to, motion[0] in "ft")
+
+
+def _reach(operator: str, target: str, count: int, now: Edited) -> Reach | None:
+    text, at = now
+    if target in ("iw", "aw"):
+        return _word_around(text, at, blanks=target == "aw")
+    if target == "w" and operator == "c" and at < len(text) and not text[at].isspace():
+        # As vim does: the blanks after the word stay.
+        return Reach(at, _nth([end for _, end in _words(text) if end > at], count, len(text)))
+    doubled = _vertical(text, at, count - 1), False
+    goal = doubled if target == operator else _goal(target, count, now)
+    if goal is None:
+        return None
+    to, inclusive = goal
+    if target == "w" and count == 1:  # the last word of a line does not take the break with it
+        to = min(to, max(at, _line(text, at)[1]))
+    start, end = sorted((at, to))
+    if target in (operator, "j", "k", "gg", "G"):
+        return Reach(_line(text, start)[0], min(len(text), _line(text, end)[1] + 1), lines=True)
+    return Reach(start, min(end + 1, _line(text, end)[1]) if inclusive else end)
+
+
 class Vim:
-    """A state machine over a text and a cursor. It starts in insert mode; each command is one undo step."""
+    """A state machine over a text and a cursor. It starts in insert mode; undo is the text area's."""
 
     def __init__(self) -> None:
         self.mode: VimMode = "insert"
@@ -129,33 +159,10 @@ class Vim:
         """The beginning of a command."""
         self._register = "", False
         """What was deleted or copied, and whether it is whole lines."""
-        self._undo: list[Edited] = []
-        self._redo: list[Edited] = []
-        self._found: tuple[str, str] | None = None
-        self._last_change = "", ""
-        """The last command that changed the text, and the text inserted after it."""
-        self._inserting: tuple[str, Edited] | None = None
-        self.reset("")
-
-    # --- modes -------------------------------------------------------------------------------------------
 
     def leave_insert(self, text: str, cursor: int) -> Edited:
-        if self._inserting is not None:
-            command, before = self._inserting
-            self._last_change = (command, _inserted(before, text, cursor))
-            self._inserting = None
         self.mode, self.typed = "normal", ""
         return Edited(text, _MOTIONS["h"](text, cursor, 1))
-
-    def reset(self, text: str, mode: VimMode | None = None) -> None:
-        """Starts over with another text: the undo history of the previous one does not apply to it."""
-        self.typed, self.mode = "", mode or self.mode
-        self._undo.clear()
-        self._redo.clear()
-        self._inserting = None
-        if self.mode == "insert":
-            self._undo.append(Edited(text, len(text)))
-            self._inserting = ("i", Edited(text, len(text)))
 
     # --- commands ----------------------------------------------------------------------------------------
 
@@ -167,7 +174,7 @@ class Vim:
         if done is None:
             return now
         self.typed = ""
-        return done if self.mode == "insert" else _on_a_letter(done)
+        return done if self.mode == "insert" else on_a_letter(done)
 
     def _run(self, typed: str, now: Edited) -> Edited | None:
         """Runs a complete command; None while it is incomplete."""
@@ -180,71 +187,28 @@ class Vim:
             count = now.text.count("\n") + 1
         operator, target = _SHORT.get(single) or (operator, target)
         if operator:
-            return self._operate(operator, target, count, typed, now)
-        return self._command(single, count, typed, now)
+            return self._operate(operator, target, count, now)
+        return self._command(single, count, now)
 
-    def _command(self, key: str, count: int, typed: str, now: Edited) -> Edited:
+    def _command(self, key: str, count: int, now: Edited) -> Edited:
         text, at = now
         if key in "iIaAoO":
-            return self._insert(key, typed, now)
-        if key in ("u", REDO):
-            stacks = (self._undo, self._redo) if key == "u" else (self._redo, self._undo)
-            for _ in range(count):
-                now = _step(*stacks, now)
-            return now
-        if key == ".":
-            return self._again(now)
+            return self._insert(key, now)
         if key in "pP":
-            return self._put(key, count, typed, now)
+            return self._put(key, count, now)
         if key == "~" or key[0] == "r":
             swaps, end = key == "~", min(_line(text, at)[1], at + count)
             if not swaps and (end < at + count or not key[1].isprintable()):
                 return now
-            self._changes(now, typed)
             new = text[at:end].swapcase() if swaps else key[1] * count
             return Edited(text[:at] + new + text[end:], end if swaps else end - 1)
-        goal = self._goal(key, count, now)
+        goal = _goal(key, count, now)
         return now if goal is None else Edited(text, goal[0])
-
-    def _goal(self, motion: str, count: int, now: Edited) -> tuple[int, bool] | None:
-        """The target of a motion, and whether an operator acts on the letter there; None if it has none."""
-        text, at = now
-        if motion in _MOTIONS:
-            return _MOTIONS[motion](text, at, count), motion in "e$"
-        if motion[0] in "fFtT":
-            self._found = how, letter = motion[0], motion[1]
-        elif motion in ";," and self._found is not None:
-            how, letter = self._found
-            how = how.swapcase() if motion == "," else how
-            at = max(0, at + {"t": 1, "T": -1}.get(how, 0))  # from where `t` stopped, the next one is meant
-        else:
-            return None
-        to = _find(text, at, count, how, letter)
-        return None if to is None else (to, how in "ft")
-
-    def _reach(self, operator: str, target: str, count: int, now: Edited) -> Reach | None:
-        text, at = now
-        if target in ("iw", "aw"):
-            return _word_around(text, at, blanks=target == "aw")
-        if target == "w" and operator == "c" and at < len(text) and not text[at].isspace():
-            # As vim does: the blanks after the word stay.
-            return Reach(at, _nth([end for _, end in _words(text) if end > at], count, len(text)))
-        doubled = _vertical(text, at, count - 1), False
-        goal = doubled if target == operator else self._goal(target, count, now)
-        if goal is None:
-            return None
-        to, inclusive = goal
-        if target == "w" and count == 1:  # the last word of a line does not take the break with it
-            to = min(to, max(at, _line(text, at)[1]))
-        start, end = sorted((at, to))
-        if target in (operator, "j", "k", "gg", "G"):
-            return Reach(_line(text, start)[0], min(len(text), _line(text, end)[1] + 1), lines=True)
-        return Reach(start, min(end + 1, _line(text, end)[1]) if inclusive else end)
 
     # --- changes -----------------------------------------------------------------------------------------
 
-    def _operate(self, operator: str, target: str, count: int, typed: str, now: Edited) -> Edited:
-        reach = self._reach(operator, target, count, now)
+    def _operate(self, operator: str, target: str, count: int, now: Edited) -> Edited:
+        reach = _reach(operator, target, count, now)
         if reach is None:
             return now
         (start, end, lines), text = reach, now.text
@@ -252,20 +216,19 @@ class Vim:
         self._register = taken, lines
         if operator == "y":
             return Edited(text, now.cursor if lines else start)
-        self._changes(now, typed)
         if operator == "c":
             kept = "\n" if lines and taken.endswith("\n") else ""
-            return self._inserts(typed, Edited(text[:start] + kept + text[end:], start))
+            self.mode = "insert"
+            return Edited(text[:start] + kept + text[end:], start)
         if lines and start and not taken.endswith("\n"):
             start -= 1  # the last line goes with the break before it
         left = text[:start] + text[end:]
         return Edited(left, _first_letter(left, start) if lines else start)
 
-    def _put(self, key: str, count: int, typed: str, now: Edited) -> Edited:
+    def _put(self, key: str, count: int, now: Edited) -> Edited:
         (taken, lines), (text, at) = self._register, now
         if not taken:
             return now
-        self._changes(now, typed)
         start, end = _line(text, at)
         if not lines:
             place = min(at + 1, end) if key == "p" else at
@@ -275,56 +238,19 @@ class Vim:
             return Edited(text[:start] + whole + text[start:], start)
         return Edited(f"{text[:end]}\n{whole[:-1]}{text[end:]}", end + 1)
 
-    def _insert(self, key: str, typed: str, now: Edited) -> Edited:
-        self._changes(now, typed)
+    def _insert(self, key: str, now: Edited) -> Edited:
+        self.mode = "insert"
         (text, at), (start, end) = now, _line(*now)
         places = {"i": at, "a": min(at + 1, end), "I": _first_letter(text, at), "A": end, "o": end}
         place = places.get(key, start)
         if key in "oO":
             text = f"{text[:place]}\n{text[place:]}"
-        return self._inserts(typed, Edited(text, place + (key == "o")))
-
-    def _inserts(self, typed: str, now: Edited) -> Edited:
-        self.mode, self._inserting = "insert", (typed, now)
-        return now
-
-    def _changes(self, before: Edited, typed: str) -> None:
-        self._undo.append(before)
-        del self._undo[:-MAX_UNDO]
-        self._redo.clear()
-        self._last_change = (typed, "")
-
-    def _again(self, now: Edited) -> Edited:
-        typed, inserted = self._last_change
-        done = self._run(typed, now) or now
-        if self.mode == "insert":
-            text, at = done
-            done = Edited(text[:at] + inserted + text[at:], max(0, at + len(inserted) - 1))
-            self.mode, self._inserting = "normal", None
-        self._last_change = (typed, inserted)
-        return done
+        return Edited(text, place + (key == "o"))
 
 
-def _step(come_from: list[Edited], to: list[Edited], now: Edited) -> Edited:
-    """The last other text of the one list; the present one is added to the other."""
-    while come_from:
-        there = come_from.pop()
-        if there.text != now.text:
-            to.append(now)
-            return there
-    return now
-
-
-def _on_a_letter(edited: Edited) -> Edited:
+def on_a_letter(edited: Edited) -> Edited:
     text, at = edited
     return Edited(text, min(at, _last_letter(text, at)))
-
-
-def _inserted(before: Edited, text: str, cursor: int) -> str:
-    """The text typed since `before`, if it is in one piece before the cursor."""
-    end = before.cursor + max(0, len(text) - len(before.text))
-    same = text[: before.cursor] + text[end:] == before.text
-    return text[before.cursor : end] if same and before.cursor <= cursor else ""
 
 
 _LETTERS = {"backspace": "h", "delete": "x", "home": "0", "end": "$", "ctrl+r": REDO}
@@ -342,7 +268,9 @@ class VimKeys:
 
     def another_text(self, text: str) -> None:
         """The area shows another text; an empty one starts in insert mode."""
-        self._vim.reset(text, None if text else "insert")
+        self._vim.typed = ""
+        if not text:
+            self._vim.mode = "insert"
         self._mark()
 
     def take(self, event: events.Key) -> bool:
@@ -360,8 +288,14 @@ class VimKeys:
         elif event.key in ("j", "k") and not vim.typed:
             (area.action_cursor_down if event.key == "j" else area.action_cursor_up)()
             return True
+        elif letter in ("u", REDO) and (not vim.typed or vim.typed.isdecimal()):
+            for _ in range(min(MAX_COUNT, int(vim.typed or 1))):
+                (area.undo if letter == "u" else area.redo)()
+            vim.typed = ""
+            edited = on_a_letter(Edited(area.text, document.get_index_from_location(area.cursor_location)))
         else:
             edited = vim.press(letter, *now)
+        area.history.checkpoint()  # each command is one step of undo
         if area.text != edited.text:
             area.replace(edited.text, document.start, document.end)
         area.move_cursor(document.get_location_from_index(edited.cursor))
