@@ -440,66 +440,65 @@ LIST_FORKS: Statement[SessionRow] = Statement(
 )
 INSERT_BOUNDARY: Statement[Any] = Statement(
     """
-    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
-    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
-    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
-    :threshold)
+    INSERT INTO boundary (id, parent_id, child_id, "trigger", tokens_before, tokens_after, cost,
+    seconds, summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms,
+    threshold, facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at)
+    VALUES (:id, :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds,
+    :summary_source, :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms,
+    :threshold, :facts, :created_at, :tail, :template_hash, :truncated_chars, :reported_after,
+    :undone_at)
     """,
     postgres="""
-    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
-    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
-    :threshold)
+    INSERT INTO boundary (id, parent_id, child_id, trigger, tokens_before, tokens_after, cost, seconds,
+    summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms, threshold,
+    facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at) VALUES (:id,
+    :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds, :summary_source,
+    :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms, :threshold, :facts,
+    :created_at, :tail, :template_hash, :truncated_chars, :reported_after, :undone_at)
     """,
 )
 GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary
     WHERE boundary.id = :boundary
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary
     WHERE boundary.id = :boundary
     """,
 )
 FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary
     WHERE boundary.child_id = :session AND boundary."trigger" != 'return'
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary
     WHERE boundary.child_id = :session AND boundary.trigger != 'return'
     """,
@@ -538,47 +537,47 @@ FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
 )
 LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary."trigger" != 'return' ORDER BY boundary.created_at
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary.trigger != 'return' ORDER BY boundary.created_at
     """,
 )
 LIST_RETURNS: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary."trigger" = 'return' AND boundary.undone_at IS NULL ORDER
     BY boundary.created_at
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary.trigger = 'return' AND boundary.undone_at IS NULL ORDER
     BY boundary.created_at
@@ -664,17 +663,17 @@ DELETE_PIN: Statement[Any] = Statement(
 
 INSERT_MESSAGE: Statement[Any] = Statement(
     """
-    INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
-    VALUES (:id, :session_id, (SELECT coalesce(max(message.seq), 0) + 1 AS anon_1
+    INSERT INTO message (role, parts, created_at, model, usage, finish, tokens, id, session_id, seq)
+    VALUES (:role, :parts, :created_at, :model, :usage, :finish, :tokens, :id, :session_id, (SELECT
+    coalesce(max(message.seq), 0) + 1 AS anon_1
     FROM message
-    WHERE message.session_id = :of_session), :role, :parts, :model, :usage, :finish, :tokens,
-    :created_at)
+    WHERE message.session_id = :of_session))
     """,
 )
 LIST_MESSAGES: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq
     """,
@@ -682,8 +681,8 @@ LIST_MESSAGES: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
     """,
@@ -691,8 +690,8 @@ LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.session_id = :session AND (message.seq <= :many OR message.seq > (SELECT
     max(message.seq) AS max_1
@@ -703,23 +702,23 @@ LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGES_BY_ID: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.id IN (SELECT value FROM json_each(:ids))
     """,
     MessageRow,
     postgres="""
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(:ids AS jsonb)))
     """,
 )
 GET_MESSAGE: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.id = :message
     """,
@@ -829,11 +828,11 @@ LIST_FACTS_UP_TO: Statement[ListFactsUpToRow] = Statement(
 )
 SAVE_DRAFT: Statement[Any] = Statement(
     """
-    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
-    (:session_id, :id, :role, :parts, :model, :usage, :finish, :tokens, :created_at) ON CONFLICT
-    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts, model =
-    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
-    created_at = excluded.created_at
+    INSERT INTO draft (id, role, parts, created_at, model, usage, finish, tokens, session_id) VALUES
+    (:id, :role, :parts, :created_at, :model, :usage, :finish, :tokens, :session_id) ON CONFLICT
+    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts,
+    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
+    excluded.finish, tokens = excluded.tokens
     """,
 )
 DELETE_DRAFT: Statement[Any] = Statement(
@@ -843,8 +842,8 @@ DELETE_DRAFT: Statement[Any] = Statement(
 )
 FIND_DRAFT: Statement[DraftRow] = Statement(
     """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
+    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.session_id
     FROM draft
     WHERE draft.session_id = :session
     """,
@@ -874,8 +873,8 @@ END_TOOL_RUN: Statement[Any] = Statement(
 )
 LIST_UNINDEXED: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
     DESC LIMIT :many
     """,
@@ -883,16 +882,16 @@ LIST_UNINDEXED: Statement[MessageRow] = Statement(
 )
 LIST_UNINDEXED_OF_SESSIONS: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) ORDER BY index_queue.number
     DESC LIMIT :many
     """,
     MessageRow,
     postgres="""
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(:sessions AS jsonb))) ORDER BY
     index_queue.number DESC LIMIT :many
@@ -935,17 +934,17 @@ QUEUE_MESSAGE: Statement[Any] = Statement(
 )
 LIST_CANDIDATES: Statement[CandidateRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at, session.root_id,
-    session.title
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq,
+    session.root_id, session.title
     FROM message JOIN session ON session.id = message.session_id
     WHERE (message.number IN (SELECT value FROM json_each(:numbers))) AND session.kind != 'deleted'
     """,
     CandidateRow,
     postgres="""
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at, session.root_id,
-    session.title
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq,
+    session.root_id, session.title
     FROM message JOIN session ON session.id = message.session_id
     WHERE (message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS
     bigint))) AND session.kind != 'deleted'
@@ -995,8 +994,8 @@ FIND_DELETED_SESSION: Statement[Any] = Statement(
 )
 LIST_FIRST_MESSAGES: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq LIMIT :many
     """,
@@ -1220,21 +1219,21 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
 ),
@@ -1255,23 +1254,23 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
+    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.session_id
     FROM draft ORDER BY draft.session_id LIMIT :many
     """,
 ),
     "file_change": Statement(
     """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change ORDER BY file_change.number LIMIT :many
     """,
     postgres="""
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change ORDER BY file_change.number LIMIT :many
     """,
@@ -1300,8 +1299,8 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message ORDER BY message.number LIMIT :many
     """,
 ),
@@ -1333,13 +1332,13 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "timeline_note": Statement(
     """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note."after",
+    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
     FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
     postgres="""
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
+    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
     FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
 ),
@@ -1388,22 +1387,22 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
+    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
+    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
+    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
+    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
+    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
+    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
+    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
+    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
+    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
+    boundary.undone_at
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
@@ -1428,25 +1427,25 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
+    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.session_id
     FROM draft
     WHERE (draft.session_id) > (:after_session_id) ORDER BY draft.session_id LIMIT :many
     """,
 ),
     "file_change": Statement(
     """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
     """,
     postgres="""
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
@@ -1480,8 +1479,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
+    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
+    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
     FROM message
     WHERE (message.number) > (:after_number) ORDER BY message.number LIMIT :many
     """,
@@ -1520,14 +1519,14 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "timeline_note": Statement(
     """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note."after",
+    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
     FROM timeline_note
     WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
     postgres="""
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
+    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
     FROM timeline_note
     WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
@@ -1583,38 +1582,37 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
-    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
-    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
-    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
-    excluded.child_id, "trigger" = excluded."trigger", created_at = excluded.created_at, tail =
-    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
-    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
-    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
-    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
-    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
-    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
-    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
+    INSERT INTO boundary (id, parent_id, child_id, "trigger", tokens_before, tokens_after, cost,
+    seconds, summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms,
+    threshold, facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at)
+    VALUES (:id, :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds,
+    :summary_source, :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms,
+    :threshold, :facts, :created_at, :tail, :template_hash, :truncated_chars, :reported_after,
+    :undone_at) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    excluded.child_id, "trigger" = excluded."trigger", tokens_before = excluded.tokens_before,
+    tokens_after = excluded.tokens_after, cost = excluded.cost, seconds = excluded.seconds,
+    summary_source = excluded.summary_source, summary_model = excluded.summary_model, template =
+    excluded.template, problem = excluded.problem, lineage = excluded.lineage, prepared =
+    excluded.prepared, moment = excluded.moment, waited_ms = excluded.waited_ms, threshold =
+    excluded.threshold, facts = excluded.facts, created_at = excluded.created_at, tail = excluded.tail,
+    template_hash = excluded.template_hash, truncated_chars = excluded.truncated_chars, reported_after =
+    excluded.reported_after, undone_at = excluded.undone_at
     """,
     postgres="""
-    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
-    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
-    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
-    excluded.child_id, trigger = excluded.trigger, created_at = excluded.created_at, tail =
-    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
-    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
-    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
-    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
-    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
-    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
-    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
+    INSERT INTO boundary (id, parent_id, child_id, trigger, tokens_before, tokens_after, cost, seconds,
+    summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms, threshold,
+    facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at) VALUES (:id,
+    :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds, :summary_source,
+    :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms, :threshold, :facts,
+    :created_at, :tail, :template_hash, :truncated_chars, :reported_after, :undone_at) ON CONFLICT (id)
+    DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
+    excluded.trigger, tokens_before = excluded.tokens_before, tokens_after = excluded.tokens_after, cost
+    = excluded.cost, seconds = excluded.seconds, summary_source = excluded.summary_source, summary_model
+    = excluded.summary_model, template = excluded.template, problem = excluded.problem, lineage =
+    excluded.lineage, prepared = excluded.prepared, moment = excluded.moment, waited_ms =
+    excluded.waited_ms, threshold = excluded.threshold, facts = excluded.facts, created_at =
+    excluded.created_at, tail = excluded.tail, template_hash = excluded.template_hash, truncated_chars =
+    excluded.truncated_chars, reported_after = excluded.reported_after, undone_at = excluded.undone_at
     """,
 ),
     "context_status": Statement(
@@ -1636,31 +1634,31 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
-    (:session_id, :id, :role, :parts, :model, :usage, :finish, :tokens, :created_at) ON CONFLICT
-    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts, model =
-    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
-    created_at = excluded.created_at
+    INSERT INTO draft (id, role, parts, created_at, model, usage, finish, tokens, session_id) VALUES
+    (:id, :role, :parts, :created_at, :model, :usage, :finish, :tokens, :session_id) ON CONFLICT
+    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts,
+    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
+    excluded.finish, tokens = excluded.tokens
     """,
 ),
     "file_change": Statement(
     """
-    INSERT INTO file_change (number, root_id, session_id, message_number, call_id, source, path,
-    "before", "after", batch, reverses, machine, host, created_at) VALUES (:number, :root_id,
-    :session_id, :message_number, :call_id, :source, :path, :before, :after, :batch, :reverses,
-    :machine, :host, :created_at) ON CONFLICT (number) DO UPDATE SET root_id = excluded.root_id,
-    session_id = excluded.session_id, message_number = excluded.message_number, call_id =
-    excluded.call_id, source = excluded.source, path = excluded.path, "before" = excluded."before",
-    "after" = excluded."after", batch = excluded.batch, reverses = excluded.reverses, machine =
-    excluded.machine, host = excluded.host, created_at = excluded.created_at
+    INSERT INTO file_change (path, "before", "after", number, root_id, session_id, message_number,
+    call_id, source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after,
+    :number, :root_id, :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine,
+    :host, :created_at) ON CONFLICT (number) DO UPDATE SET path = excluded.path, "before" =
+    excluded."before", "after" = excluded."after", root_id = excluded.root_id, session_id =
+    excluded.session_id, message_number = excluded.message_number, call_id = excluded.call_id, source =
+    excluded.source, batch = excluded.batch, reverses = excluded.reverses, machine = excluded.machine,
+    host = excluded.host, created_at = excluded.created_at
     """,
     postgres="""
-    INSERT INTO file_change (number, root_id, session_id, message_number, call_id, source, path, before,
-    after, batch, reverses, machine, host, created_at) VALUES (:number, :root_id, :session_id,
-    :message_number, :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host,
-    :created_at) ON CONFLICT (number) DO UPDATE SET root_id = excluded.root_id, session_id =
-    excluded.session_id, message_number = excluded.message_number, call_id = excluded.call_id, source =
-    excluded.source, path = excluded.path, before = excluded.before, after = excluded.after, batch =
+    INSERT INTO file_change (path, before, after, number, root_id, session_id, message_number, call_id,
+    source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :number,
+    :root_id, :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine, :host,
+    :created_at) ON CONFLICT (number) DO UPDATE SET path = excluded.path, before = excluded.before,
+    after = excluded.after, root_id = excluded.root_id, session_id = excluded.session_id, message_number
+    = excluded.message_number, call_id = excluded.call_id, source = excluded.source, batch =
     excluded.batch, reverses = excluded.reverses, machine = excluded.machine, host = excluded.host,
     created_at = excluded.created_at
     """,
@@ -1693,12 +1691,12 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    INSERT INTO message (number, id, session_id, seq, role, parts, model, usage, finish, tokens,
-    created_at) VALUES (:number, :id, :session_id, :seq, :role, :parts, :model, :usage, :finish,
-    :tokens, :created_at) ON CONFLICT (number) DO UPDATE SET id = excluded.id, session_id =
-    excluded.session_id, seq = excluded.seq, role = excluded.role, parts = excluded.parts, model =
-    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
-    created_at = excluded.created_at
+    INSERT INTO message (role, parts, created_at, model, usage, finish, tokens, number, id, session_id,
+    seq) VALUES (:role, :parts, :created_at, :model, :usage, :finish, :tokens, :number, :id,
+    :session_id, :seq) ON CONFLICT (number) DO UPDATE SET role = excluded.role, parts = excluded.parts,
+    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
+    excluded.finish, tokens = excluded.tokens, id = excluded.id, session_id = excluded.session_id, seq =
+    excluded.seq
     """,
 ),
     "message_override": Statement(
@@ -1734,16 +1732,16 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "timeline_note": Statement(
     """
-    INSERT INTO timeline_note (number, session_id, "after", early, kind, text, hint, at) VALUES
-    (:number, :session_id, :after, :early, :kind, :text, :hint, :at) ON CONFLICT (number) DO UPDATE SET
-    session_id = excluded.session_id, "after" = excluded."after", early = excluded.early, kind =
-    excluded.kind, text = excluded.text, hint = excluded.hint, at = excluded.at
+    INSERT INTO timeline_note (kind, text, hint, "after", early, at, number, session_id) VALUES (:kind,
+    :text, :hint, :after, :early, :at, :number, :session_id) ON CONFLICT (number) DO UPDATE SET kind =
+    excluded.kind, text = excluded.text, hint = excluded.hint, "after" = excluded."after", early =
+    excluded.early, at = excluded.at, session_id = excluded.session_id
     """,
     postgres="""
-    INSERT INTO timeline_note (number, session_id, after, early, kind, text, hint, at) VALUES (:number,
-    :session_id, :after, :early, :kind, :text, :hint, :at) ON CONFLICT (number) DO UPDATE SET session_id
-    = excluded.session_id, after = excluded.after, early = excluded.early, kind = excluded.kind, text =
-    excluded.text, hint = excluded.hint, at = excluded.at
+    INSERT INTO timeline_note (kind, text, hint, after, early, at, number, session_id) VALUES (:kind,
+    :text, :hint, :after, :early, :at, :number, :session_id) ON CONFLICT (number) DO UPDATE SET kind =
+    excluded.kind, text = excluded.text, hint = excluded.hint, after = excluded.after, early =
+    excluded.early, at = excluded.at, session_id = excluded.session_id
     """,
 ),
     "tool_run": Statement(
@@ -1781,12 +1779,12 @@ LIST_MESSAGE_SESSIONS: Statement[MessageSessionRow] = Statement(
 
 INSERT_NOTE: Statement[Any] = Statement(
     """
-    INSERT INTO timeline_note (session_id, "after", early, kind, text, hint, at) VALUES (:session_id,
-    :after, :early, :kind, :text, :hint, :at)
+    INSERT INTO timeline_note (kind, text, hint, "after", early, at, session_id) VALUES (:kind, :text,
+    :hint, :after, :early, :at, :session_id)
     """,
     postgres="""
-    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (:session_id,
-    :after, :early, :kind, :text, :hint, :at)
+    INSERT INTO timeline_note (kind, text, hint, after, early, at, session_id) VALUES (:kind, :text,
+    :hint, :after, :early, :at, :session_id)
     """,
 )
 LIST_NOTES: Statement[TimelineNote] = Statement(
@@ -1979,30 +1977,30 @@ LIST_UNFINISHED_TASK_LISTS: Statement[UnfinishedTasksRow] = Statement(
 )
 INSERT_FILE_CHANGE: Statement[Any] = Statement(
     """
-    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, "before",
-    "after", batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
-    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
+    INSERT INTO file_change (path, "before", "after", root_id, session_id, message_number, call_id,
+    source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :root_id,
+    :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine, :host, :created_at)
     """,
     postgres="""
-    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
-    batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
-    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
+    INSERT INTO file_change (path, before, after, root_id, session_id, message_number, call_id, source,
+    batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :root_id, :session_id,
+    :message_number, :call_id, :source, :batch, :reverses, :machine, :host, :created_at)
     """,
 )
 LIST_BATCH: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.batch = :batch
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.batch = :batch
@@ -2010,9 +2008,9 @@ LIST_BATCH: Statement[FileChangeRow] = Statement(
 )
 LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
@@ -2020,9 +2018,9 @@ LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
@@ -2031,18 +2029,18 @@ LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
 )
 LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.root_id = :root ORDER BY file_change.number
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
+    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
+    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.root_id = :root ORDER BY file_change.number
