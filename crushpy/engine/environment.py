@@ -31,9 +31,8 @@ _INSTRUCTIONS = lazy_pattern(
 )
 _CODE = lazy_pattern(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MAX_NAME_CHARS = 1_000
-_MAX_REFS_CHARS = 5_000_000
 _COMMIT = lazy_pattern(r"[0-9a-f]{40,64}")
-_REF = lazy_pattern(r"refs/[\w./@#+%=,-]{1,200}")
+_REF = lazy_pattern(r"ref: refs/[\w./@#+%=,-]{1,200}")
 
 
 class ContextFile(Data, frozen=True):
@@ -115,7 +114,7 @@ def git_branch(cwd: Path) -> str:
     """The branch, or `detached`; empty outside a repository. Read from the files of .git."""
     state = git_state(cwd)
     if state.startswith("on branch "):
-        return state.removeprefix("on branch ").rpartition(" at ")[0] or state.removeprefix("on branch ")
+        return state.removeprefix("on branch ")
     return "detached" if state.startswith("detached") else ""
 
 
@@ -131,7 +130,7 @@ def imported_texts(text: str) -> dict[str, str]:
 
 
 def git_state(cwd: Path) -> str:
-    """Branch and commit, read from the files of .git: starting git itself takes longer than all the rest."""
+    """The branch, read from the files of .git: starting git itself takes longer than all the rest."""
     for folder in (cwd, *cwd.parents):
         marker = folder / ".git"
         if marker.exists():
@@ -142,22 +141,9 @@ def git_state(cwd: Path) -> str:
     if git_dir.is_file():  # a worktree or a submodule
         named = _read(git_dir, _MAX_NAME_CHARS).removeprefix("gitdir:").strip()
         git_dir = Path(os.path.realpath(folder / named))
-    # The repository is untrusted: only a valid branch name or commit is used.
+    # The repository is untrusted: only a valid name of a branch or commit is used.
     head = _read(git_dir / "HEAD", _MAX_NAME_CHARS).strip()
-    if not head:
-        return "a repository"
-    if not head.startswith("ref: "):
-        return f"detached at {head[:10]}" if _COMMIT.fullmatch(head) else "a repository"
-    ref = head.removeprefix("ref: ")
-    if ".." in ref or not _REF.fullmatch(ref):
-        return "a repository"
-    return f"on branch {ref.removeprefix('refs/heads/')}{_commit(git_dir, ref)}"
-
-
-def _commit(git_dir: Path, ref: str) -> str:
-    shared = _read(git_dir / "commondir", _MAX_NAME_CHARS).strip()
-    common = Path(os.path.realpath(git_dir / shared)) if shared else git_dir
-    lines = _read(common / "packed-refs", _MAX_REFS_CHARS).splitlines()
-    packed = (line.split(" ")[0] for line in lines if line.endswith(f" {ref}"))
-    commit = _read(common / ref, _MAX_NAME_CHARS).strip() or next(packed, "")
-    return f" at {commit[:10]}" if _COMMIT.fullmatch(commit) else ""
+    if _COMMIT.fullmatch(head):
+        return f"detached at {head[:10]}"
+    valid = _REF.fullmatch(head) and ".." not in head
+    return f"on branch {head.removeprefix('ref: ').removeprefix('refs/heads/')}" if valid else "a repository"
