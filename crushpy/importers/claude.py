@@ -16,9 +16,8 @@ from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
 from crushpy.util.read_json import as_object, as_text
 
-KNOWN_VERSION = 2
 _HEAD_LINES = 200
-"""Lines in which folder and version are looked for."""
+"""Lines in which the folder is looked for."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GENERATED_TEXT = re.compile(
     r"<(?:command-name|command-message|command-args|local-command-\w+|system-reminder|bash-\w+)\b"
@@ -49,7 +48,7 @@ def _session(file: Path) -> foreign.ForeignSession:
     found: dict[str, str] = {}
     created_at = 0.0
     for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
-        for key in ("cwd", "sessionId", "version"):
+        for key in ("cwd", "sessionId"):
             found[key] = found.get(key) or as_text(line.value.get(key))
         created_at = created_at or seconds_of(line.value.get("timestamp"))
     own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId") or file.stem
@@ -59,7 +58,6 @@ def _session(file: Path) -> foreign.ForeignSession:
         cwd=found.get("cwd", ""),
         read=lambda unmapped: _read(file, unmapped),
         created_at=created_at,
-        note=foreign.newer_version("Claude Code", found.get("version", ""), KNOWN_VERSION),
     )
 
 

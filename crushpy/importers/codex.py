@@ -18,7 +18,6 @@ from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.importers.foreign_files import json_lines, jsonl_sessions
 from crushpy.util.read_json import as_object, as_text
 
-KNOWN_VERSION = 0
 _HEAD_LINES = 20
 _GENERATED_TEXT = re.compile(
     r"<(?:environment_context|user_instructions|permissions instructions|turn_aborted|collaboration_mode"
@@ -66,7 +65,6 @@ def _session(file: Path) -> foreign.Found:
         cwd=as_text(meta.get("cwd")),
         read=lambda unmapped: _Reader(vendor, unmapped).read(file),
         created_at=seconds_of(meta.get("timestamp")),
-        note=foreign.newer_version("codex", meta.get("cli_version"), KNOWN_VERSION),
     )
 
 

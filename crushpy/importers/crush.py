@@ -9,10 +9,9 @@ from pathlib import Path
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
 from crushpy.importers import foreign
 from crushpy.importers.foreign import listing, seconds_of
-from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
+from crushpy.importers.foreign_files import Row, readable_sessions, reading
 from crushpy.util.read_json import as_object, as_text
 
-KNOWN_SCHEMA = 20260127000000
 _FILE = "crush.db"
 
 
@@ -51,7 +50,6 @@ def _sessions(file: Path) -> Iterator[foreign.Found]:
             sessions=("id", "parent_session_id", "title", "created_at"),
             messages=("id", "session_id", "role", "parts", "created_at"),
         )
-        note = _version_note(database)
         rows = list(database.rows("SELECT * FROM sessions ORDER BY created_at, id"))
     for row in rows:
         own = str(row["id"])
@@ -65,18 +63,7 @@ def _sessions(file: Path) -> Iterator[foreign.Found]:
             cwd=cwd,
             read=lambda unmapped, row=row, summary=summary: _read(file, row, summary, unmapped),
             created_at=seconds_of(row["created_at"]),
-            note=note,
         )
-
-
-def _version_note(database: ForeignDatabase) -> str:
-    if "version_id" not in database.columns("goose_db_version"):
-        return ""
-    rows = database.rows("SELECT max(version_id) AS version FROM goose_db_version")
-    version = next(rows)["version"]
-    if not isinstance(version, int) or version <= KNOWN_SCHEMA:
-        return ""
-    return f"written by a newer Crush (schema {version}): only known entries are imported"
 
 
 def _read(file: Path, session: Row, summary: str, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:

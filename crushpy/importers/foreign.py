@@ -90,8 +90,6 @@ class ForeignSession(Data, frozen=True):
     cwd: str
     read: Callable[[Unmapped], Iterator[Item]]
     created_at: float = 0.0
-    note: str = ""
-    """A remark for the user, for example that a newer version wrote the file."""
 
 
 class SkippedSession(Data, frozen=True):
@@ -260,13 +258,3 @@ def _as_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
         return "(arguments nested too deeply)"
-
-
-def newer_version(program: str, version: Any, known: int) -> str:
-    """A note if the major version (2 of `2.1.12`) is newer than the known one, else empty."""
-    shown = as_text(version) or str(whole(version))
-    found = re.match(r"v?(\d{1,9})", shown)
-    if found is None or int(found[1]) <= known:
-        return ""
-    shown = re.sub(r"[^\w.+-]", "", shown)[:40]
-    return f"written by {program} {shown}, newer than version {known}: only known entries are imported"

@@ -14,7 +14,6 @@ from crushpy.importers import foreign, foreign_files
 from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
-KNOWN_VERSION = 1
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - ")
 _FILE_NAME = re.compile(r"[\w.-]{1,200}")
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
@@ -52,7 +51,7 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
     with foreign_files.reading(file) as database:
         database.require(
             "opencode",
-            session=("id", "parent_id", "directory", "title", "version", "time_created"),
+            session=("id", "parent_id", "directory", "title", "time_created"),
             message=("id", "session_id", "time_created", "data"),
             part=("id", "message_id", "session_id", "data"),
         )
@@ -68,9 +67,8 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
             with foreign_files.reading(file) as database:
                 yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
 
-        note = foreign.newer_version("opencode", row["version"], KNOWN_VERSION)
         cwd, created_at = str(row["directory"] or ""), seconds_of(row["time_created"])
-        yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
+        yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at)
 
 
 def _stored_rows(
@@ -121,8 +119,7 @@ def _session(
 ) -> foreign.Found:
     if info.get("parentID"):
         return foreign.SkippedSession(file)
-    note = foreign.newer_version("opencode", info.get("version"), KNOWN_VERSION)
-    return foreign.ForeignSession(own, file, as_text(info.get("directory")), read, _created(info), note)
+    return foreign.ForeignSession(own, file, as_text(info.get("directory")), read, _created(info))
 
 
 def _file_sessions(head: Path) -> Iterator[foreign.Found]:

@@ -14,7 +14,6 @@ from crushpy.importers import foreign
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
 from crushpy.util.read_json import as_object, as_text
 
-KNOWN_VERSION = 3
 _HEAD_LINES = 5
 _DETACHED = ("label", "session_info")
 """Entries that no message descends from."""
@@ -45,7 +44,6 @@ def _session(file: Path) -> foreign.ForeignSession:
         cwd=as_text(head.get("cwd")),
         read=lambda unmapped: _read(file, unmapped),
         created_at=foreign.seconds_of(head.get("timestamp")),
-        note=foreign.newer_version("pi", head.get("version"), KNOWN_VERSION),
     )
 
 

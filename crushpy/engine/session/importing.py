@@ -96,7 +96,7 @@ class SessionImporter:
             if reading.last_piece == replaced.last_piece:
                 if self._folder and not self._dry_run:
                     await store.imports.set_folder(replaced.root_id, self._folder)
-                unchanged = _outcome("unchanged", found, found.note)
+                unchanged = _outcome("unchanged", found)
                 return msgspec.structs.replace(unchanged, id=replaced.root_id, tip=replaced.tip_id)
             if await store.imports.was_continued(replaced) or await store.pins.load(replaced.root_id):
                 return _outcome("skipped", found, "session that was continued here")
@@ -226,9 +226,8 @@ class _Reading:
 
     def outcome(self, status: Status) -> ImportOutcome:
         stored, last = status != "empty", self._sessions[-1].info
-        note = self.found.note if stored else "it contains no readable message"
         return msgspec.structs.replace(
-            _outcome(status, self.found, note),
+            _outcome(status, self.found, "" if stored else "it contains no readable message"),
             id=last.root_id if stored else "",
             tip=last.id if stored else "",
             title=self._shown_title if stored else "",
@@ -242,7 +241,7 @@ class _Reading:
         )
 
 
-def _outcome(status: Status, found: foreign.ForeignSession, note: str) -> ImportOutcome:
+def _outcome(status: Status, found: foreign.ForeignSession, note: str = "") -> ImportOutcome:
     return ImportOutcome(status, found.id, str(found.file), note=note)
 
 
