@@ -253,26 +253,18 @@ def read_secret(name: str) -> str | None:
 def write_secret(name: str, secret: str) -> None:
     """Store `secret` and verify that it can be read."""
 
-    def write() -> bool:
-        backend = _backend()
-        backend.set_password(SERVICE, name, secret)
-        return backend.get_password(SERVICE, name) == secret
-
-    if not _run_with_timeout(write):
+    _run_with_timeout(lambda: _backend().set_password(SERVICE, name, secret))
+    if read_secret(name) != secret:
         raise KeyringUnusable("The keyring accepted the key but does not return it.")
 
 
 def delete_secret(name: str) -> bool:
     """Whether there was something to delete."""
 
-    def delete() -> bool:
-        backend = _backend()
-        if backend.get_password(SERVICE, name) is None:
-            return False
-        backend.delete_password(SERVICE, name)
-        return True
-
-    return _run_with_timeout(delete)
+    if read_secret(name) is None:
+        return False
+    _run_with_timeout(lambda: _backend().delete_password(SERVICE, name))
+    return True
 
 
 # --- backends ------------------------------------------------------------------------------------------

@@ -2,11 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
 
 import msgspec
 
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
     from crushpy.http.client import Client
 
 LIST_TIMEOUT_S = 5.0
-"""For a complete list with all its pages."""
-MAX_PAGES = 20
+"""For a complete list."""
 MAX_MODELS = 5_000
 _MAX_RESPONSE_BYTES = 10_000_000
 _PAGE_SIZE = 1_000
+"""The largest that vendors allow; their lists are shorter."""
 
 DEFAULT_NUM_CTX = 32_768
 """The window for Ollama to load a model with, if neither the user nor the model's author chose one. A larger
@@ -276,28 +274,16 @@ async def _require_tool_calls(server: _Server) -> None:
 async def _anthropic(server: _Server) -> list[ServedModel]:
     from crushpy.llm.anthropic.provider import VERSION
 
-    base = server.base.rstrip("/").removesuffix("/v1")
-    ask = partial(server.get, key_header="x-api-key", headers={"anthropic-version": VERSION})
-    found = await _read_pages(
-        ask,
-        f"{base}/v1/models?limit={_PAGE_SIZE}",
-        "data",
-        "after_id",
-        lambda page: _text(page, "last_id") if page.get("has_more") is True else "",
-    )
-    return [model for entry in found if (model := _parse_model(entry))]
+    url = f"{server.base.rstrip('/').removesuffix('/v1')}/v1/models?limit={_PAGE_SIZE}"
+    answer = await server.get(url, key_header="x-api-key", headers={"anthropic-version": VERSION})
+    return [model for entry in _entries(answer, "data") if (model := _parse_model(entry))]
 
 
 async def _gemini(server: _Server) -> list[ServedModel]:
     from crushpy.llm.gemini.provider import models_url
 
-    found = await _read_pages(
-        partial(server.get, key_header="x-goog-api-key"),
-        f"{models_url(server.base)}?pageSize={_PAGE_SIZE}",
-        "models",
-        "pageToken",
-        lambda page: _text(page, "nextPageToken"),
-    )
+    url = f"{models_url(server.base)}?pageSize={_PAGE_SIZE}"
+    answer = await server.get(url, key_header="x-goog-api-key")
     return [
         ServedModel(
             _text(entry, "name").removeprefix("models/"),
@@ -305,27 +291,9 @@ async def _gemini(server: _Server) -> list[ServedModel]:
             _count(entry, "outputTokenLimit"),
             thinking=True if entry.get("thinking") is True else None,
         )
-        for entry in found
+        for entry in _entries(answer, "models")
         if "generateContent" in entry.get("supportedGenerationMethods", ["generateContent"])
     ]
-
-
-async def _read_pages(
-    ask: Callable[[str], Awaitable[Any]],
-    url: str,
-    name: str,
-    parameter: str,
-    next_page: Callable[[Json], str],
-) -> list[Json]:
-    """The entries of a list in pages. `next_page`: the value of `parameter` for the page after one."""
-    found, value = list[Json](), ""
-    for _ in range(MAX_PAGES):
-        page = await ask(f"{url}&{parameter}={quote(value, safe='')}" if value else url)
-        found += _entries(page, name)
-        before, value = value, next_page(page)
-        if value in ("", before):
-            break
-    return found
 
 
 _LISTS = {"openai": _openai, "ollama": _ollama, "anthropic": _anthropic, "gemini": _gemini}

@@ -61,10 +61,6 @@ def image_rules(model: str, protocol: str) -> ImageRules:
     return OPENAI
 
 
-def flat_tokens(image: Image) -> int:
-    return FLAT
-
-
 O200K = "o200k_base"
 CL100K = "cl100k_base"
 
@@ -125,7 +121,7 @@ class Counter:
             return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN), False
         return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
 
-    def count_message(self, message: Message, count_image: CountImage = flat_tokens) -> tuple[int, bool]:
+    def count_message(self, message: Message, count_image: CountImage) -> tuple[int, bool]:
         """The size of a message as it is sent; `count_image` counts its images."""
         exact = self.exact
         texts = sum(self.count(sent_text(part))[0] for part in message.parts)

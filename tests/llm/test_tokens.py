@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
-from crushpy.llm.tokens import CL100K, FLAT, O200K, Counter, vocabulary_for
+from crushpy.llm.tokens import CL100K, FLAT, O200K, OPENAI, Counter, vocabulary_for
 
 NO_NETWORK = """
 import socket
@@ -138,7 +138,7 @@ def test_a_message_counts_all_that_is_sent_of_it(counter: Counter) -> None:
     size = counter.count(text)[0]
 
     def counted(*parts: Text | Image | Thinking | ToolCall | ToolResult) -> int:
-        tokens, exact = counter.count_message(Message("m", "assistant", parts))
+        tokens, exact = counter.count_message(Message("m", "assistant", parts), OPENAI.tokens)
         assert exact
         return tokens
 

@@ -171,16 +171,12 @@ class MessageReader(ReplyReader):
         return []
 
     def _add_text(self, block: _Block, text: str) -> list[Piece]:
-        if not text:
-            return []
         block.slices.append(text)
         return self._say(text)
 
     def _add_thinking(self, block: _Block, text: str) -> list[Piece]:
-        if not text:
-            return []
         block.slices.append(text)
-        return [ThinkingPiece(text)]
+        return [ThinkingPiece(text)] if text else []
 
     def _close(self, block: _Block | None) -> list[Piece]:
         if block is None:

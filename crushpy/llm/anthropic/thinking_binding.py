@@ -12,7 +12,7 @@ from hashlib import sha256
 import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Json, Message, SentStatus, Thinking
-from crushpy.llm.opaque_parts import accepts_signed_parts
+from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks
 from crushpy.llm.protocol import Request
 from crushpy.util.lazy_pattern import lazy_pattern
 from crushpy.util.prefix_cache import PrefixCache
@@ -141,8 +141,7 @@ class ThinkingBinding:
 
 def signed_summary_of(message: Message) -> Json | None:
     """The block of a message that stands for what a summary replaces."""
-    blocks = (block for part in message.parts if isinstance(part, Thinking) for block in part.opaque)
-    return next((block for block in blocks if block.get("type") == COMPACTION), None)
+    return next(iter(opaque_blocks(message, frozenset({COMPACTION}))), None)
 
 
 def _replaced_digest(signed: Json, start: bytes, messages: Sequence[Message]) -> bytes:

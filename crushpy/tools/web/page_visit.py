@@ -2,7 +2,6 @@
 
 import asyncio
 import codecs
-import html
 import re
 import socket
 import sys
@@ -244,9 +243,7 @@ async def _read_html(text: str, address: str) -> Page:
     try:
         cut, title, content = await _convert(text, address)
     except (OSError, TimeoutError, ValueError):
-        bare = await asyncio.to_thread(_strip_tags, text[: html_to_markdown.MAX_HTML_CHARS])
-        plain = await asyncio.to_thread(_clean_lines, bare)
-        return Page(plain, note="the page could not be converted; this is its bare text")
+        return Page("", note="the page could not be converted: use curl with bash")
     note = (
         f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
         if cut
@@ -274,14 +271,6 @@ async def _convert(text: str, address: str) -> tuple[bool, str, str]:
         raise ValueError("the converter failed")
     cut, title, content = printed.decode().split("\n", 2)
     return cut == html_to_markdown.CUT, title, content
-
-
-def _strip_tags(text: str) -> str:
-    """`text` without tags, in one pass: the fallback if the converter fails."""
-    pieces = html_to_markdown.without_code(text).split("<")
-    words = pieces[0] + " ".join(piece.partition(">")[2] for piece in pieces[1:])
-    lines = (" ".join(line.split()) for line in html.unescape(words).splitlines())
-    return "\n".join(line for line in lines if line)
 
 
 def _charset(text: str) -> str:
