@@ -29,26 +29,21 @@ if TYPE_CHECKING:
     from crushpy.extensions.lsp.lsp_hub import LspHub
 
 
-class LanguageServers:
+class LanguageServers(msgspec.Struct, dict=True):
     """The language servers of one workspace, which are loaded with the first edit or call."""
 
-    def __init__(
-        self,
-        environment: ProjectEnvironment,
-        cwd: Path,
-        outputs: Path,
-        commands: Commands,
-        emit: Callable[[Notice], None],
-    ) -> None:
-        self._environment, self._cwd, self._outputs = environment, cwd, outputs
-        self._commands, self._emit = commands, emit
+    environment: ProjectEnvironment
+    cwd: Path
+    outputs: Path
+    commands: Commands
+    emit: Callable[[Notice], None]
 
     @cached_property
     def _hub(self) -> "LspHub":
         from crushpy.extensions.lsp.lsp_hub import LspHub
 
-        new_jobs = partial(self._environment.server_jobs, self._cwd, self._outputs)
-        return LspHub(self._cwd, self._commands, self._environment.settings.lsp, new_jobs, self._emit)
+        new_jobs = partial(self.environment.server_jobs, self.cwd, self.outputs)
+        return LspHub(self.cwd, self.commands, self.environment.settings.lsp, new_jobs, self.emit)
 
     @property
     def servers(self) -> "Sequence[LanguageServer]":

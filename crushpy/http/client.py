@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+import msgspec
+
 from crushpy.http import routing
 from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
 from crushpy.http.connection import Connection, Headers, Response
@@ -126,47 +128,40 @@ class Client:
         return self._context
 
 
-class Exchange:
+class Exchange(msgspec.Struct):
     """A request that has been sent. Await its `response()`, or `close()` it."""
 
-    def __init__(
-        self,
-        client: Client,
-        route: routing.Route,
-        request: tuple[str, str, Headers, bytes],
-        connection: Connection,
-    ) -> None:
-        self._client, self._timeouts = client, client.timeouts
-        self._route = route
-        self._request = request
-        self._connection = connection
+    client: Client
+    route: routing.Route
+    request: tuple[str, str, Headers, bytes]
+    connection: Connection
 
     async def response(self) -> Response:
         """The response, once its head has arrived."""
         try:
             try:
-                head = await self._connection.receive_head(self._timeouts.response)
+                head = await self.connection.receive_head(self.client.timeouts.response)
             except HttpError:
-                if not self._connection.died_idle:
+                if not self.connection.died_idle:
                     raise
                 # The server closed the idle connection while the request was on its way.
-                self._connection.abort()
-                self._connection = await self._client.open(self._route)
+                self.connection.abort()
+                self.connection = await self.client.open(self.route)
                 await self.send()
-                head = await self._connection.receive_head(self._timeouts.response)
+                head = await self.connection.receive_head(self.client.timeouts.response)
         except BaseException:
             self.close()
             raise
-        release = partial(self._client.release, self._route, self._connection)
-        return Response(self._connection, head, self._timeouts.idle, release)
+        release = partial(self.client.release, self.route, self.connection)
+        return Response(self.connection, head, self.client.timeouts.idle, release)
 
     async def send(self) -> None:
         try:
-            await self._connection.send(*self._request, self._timeouts.response)
+            await self.connection.send(*self.request, self.client.timeouts.response)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close the socket without waiting for the response."""
-        self._connection.abort()
+        self.connection.abort()

@@ -157,7 +157,7 @@ def _list_model(
     if provider == "demo":
         return ListedModel(info, True, "built in")
     chosen = settings.providers.get(provider) or ProviderSettings()
-    variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
+    variables = vendors.key_variables(provider, chosen.api_key_env)
     place = locate_key(provider, settings)
     base = factory.custom_base(provider, settings)
     if offered is False and not named:

@@ -228,10 +228,8 @@ def _require_key(endpoint: Endpoint, settings: Settings) -> None:
         return
     if not endpoint.own_key_variable and (endpoint.vendor == "azure" or endpoint.own_server):
         return  # the user's own server may need none, and litellm has other ways to authenticate with Azure
-    variables = (endpoint.key_variable,)
-    if not endpoint.own_key_variable:
-        variables = vendors.variables_of(endpoint.vendor)
     vendor = endpoint.vendor
+    variables = vendors.key_variables(vendor, endpoint.key_variable if endpoint.own_key_variable else "")
     server = f"{BASE_VARIABLES[0]}=http://..." if vendor == "openai" else f"[providers.{vendor}] api_base"
     raise AuthenticationFailed(
         f"There is no key for {endpoint.model}: {' or '.join(variables)} is not set.",

@@ -44,11 +44,6 @@ def vendor_of(name: str) -> Vendor:
     return VENDORS.get(name, Vendor())
 
 
-def variables_of(provider: str) -> tuple[str, ...]:
-    """The variables for the key of a vendor with models of fixed names; empty if unknown."""
-    return BY_NAME.get(provider, Vendor()).variables
-
-
 def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
     """The variables that are searched for the key of `provider`; `own`: the only one, from the settings.
 

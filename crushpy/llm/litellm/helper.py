@@ -27,7 +27,7 @@ from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
-from crushpy.llm.vendors import variables_of
+from crushpy.llm.vendors import key_variables
 from crushpy.util.helper_process import encode_line, listen, take_pipes
 from crushpy.util.spawn import spawn
 
@@ -244,7 +244,7 @@ class LiteLLMCalls:
             return kind(f"the reply of {server} broke off: {root}")
         elif opened:  # an error object inside the stream reaches us with a made-up status
             status = None
-        usual_variable = next(iter(variables_of(request.model.partition("/")[0])), "")
+        usual_variable = next(iter(key_variables(request.model.partition("/")[0])), "")
         source = ErrorSource(request.model, server, self._access.key_variable or usual_variable)
         return classify(status, body, source, _headers(causes))
 
