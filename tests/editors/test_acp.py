@@ -70,6 +70,20 @@ def test_a_turn_pauses_at_the_end_of_its_budget(connect: Connect, llm: ScriptedL
     assert "go on with 100 tokens" in [option["name"] for option in client.questions[0]["options"]]
 
 
+@pytest.mark.nightly
+def test_a_turn_pauses_after_200_steps(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.always(
+        lambda _: Reply(calls=[Call("grep", {"pattern": f"word{len(llm.requests)}"})], usage=Usage(60))
+    )
+    client = connect()
+    session = client.open(workspace)
+    client.decide = lambda question: question["options"][-1]["optionId"]
+    assert client.prompt(session, "look around") == "max_turn_requests"
+    [question] = client.questions
+    assert [option["name"] for option in question["options"]] == ["go on", "stop"]
+    assert len(llm.requests) == 200 and "200" in json.dumps(question["toolCall"])
+
+
 def test_cancelling_ends_the_turn_and_its_question(
     connect: Connect, llm: ScriptedLLM, workspace: Path
 ) -> None:
