@@ -393,7 +393,8 @@ def test_the_page_in_the_docs_is_made_by_this_version() -> None:
     docs = Path(__file__).parents[2] / "docs"
     text = (docs / "demo-conversation.html").read_text()
     folder = files("crushpy.engine.session") / "page"
-    assert f"<style>{(folder / 'page.css').read_text()}</style>" in text
-    assert f"<script>{(folder / 'page.js').read_text()}</script>" in text
+    style = "".join((folder / name).read_text() for name in ("page.css", "print.css"))
+    script = "".join((folder / name).read_text() for name in ("search.js", "chart.js", "page.js"))
+    assert f"<style>{style}</style>" in text and f"<script>{script}</script>" in text
     data = written(text)
     assert any("boundary" in session for session in data["sessions"])

@@ -26,6 +26,12 @@ from crushpy.security.sanitize import clean, map_texts, one_line
 from crushpy.storage.store import Store
 from crushpy.util.shown_paths import path_shortener
 
+FILES = {
+    "html": ("page.html",),
+    "css": ("page.css", "print.css"),
+    "js": ("search.js", "chart.js", "page.js"),
+}
+"""In the folder `page`: what is put together to one style and one script."""
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
 ALWAYS_LEFT_OUT = (
     "system prompts and tool definitions",
@@ -144,7 +150,9 @@ async def export_page(
 def _shell(title: str, *, with_images: bool) -> tuple[str, str]:
     """The file before and after the JSON."""
     folder = files("crushpy.engine.session") / "page"
-    texts = {name: (folder / f"page.{name}").read_text("utf-8") for name in ("html", "css", "js")}
+    texts = {
+        kind: "".join((folder / name).read_text("utf-8") for name in names) for kind, names in FILES.items()
+    }
     policy = f"{POLICY}; style-src {_digest(texts['css'])}; script-src {_digest(texts['js'])}"
     policy += "; img-src data:" if with_images else ""
     values = {

@@ -13,8 +13,6 @@
   const BATCH_MESSAGES = 100;
   const OPEN_AT_FIRST = 300; // messages of sessions that are open when the page opens
   const OPEN_DIFF_LINES = 60;
-  const MAX_HITS = 200;
-  const MAX_POINTS = 600;
   const IMAGE_TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
   // --- elements ---------------------------------------------------------------------------------------------
@@ -369,7 +367,7 @@
           if (details.textContent.toLowerCase().includes(query.toLowerCase())) details.open = true;
         }
         for (const part of shown.querySelectorAll(".long")) part.fill();
-        highlight(shown, query);
+        search.highlight(shown, query);
       }
       for (let up = shown; up; up = up.parentElement) if (up.matches("details.steps")) up.open = true;
       select(shown.closest("article, .card, section"));
@@ -457,49 +455,14 @@
         if (message.usage && inWindow(message.usage))
           points.push({ number, place, tokens: inWindow(message.usage), cached: message.usage.cache_read_tokens });
     if (!points.length) return null;
-    const width = 1000;
-    const height = 160;
-    const top = Math.max(...points.map((point) => point.tokens)) * 1.1;
-    const each = Math.ceil(points.length / MAX_POINTS);
-    const shown = points.filter((point, place) => place % each === 0 || points[place - 1].number !== point.number);
-    const x = (place) => (shown.length > 1 ? (place / (shown.length - 1)) * width : width / 2);
-    const y = (tokens) => height - (tokens / top) * (height - 16);
-    const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
-    chart.setAttribute("aria-label", `Tokens in the window over ${count(points.length, "model call")}`);
-    let line = "";
-    let cached = `M0 ${height}`;
-    for (const [place, point] of shown.entries()) {
-      const opens = place === 0 || shown[place - 1].number !== point.number;
-      line += `${opens ? "M" : "L"}${x(place).toFixed(1)} ${y(point.tokens).toFixed(1)}`;
-      cached += `L${x(place).toFixed(1)} ${y(point.cached).toFixed(1)}`;
-      if (opens && place) {
-        const between = (x(place) + x(place - 1)) / 2;
-        const mark = svg("line", { class: "boundary", x1: between, x2: between, y1: 0, y2: height });
-        mark.append(svg("title", {}, boundaryWords(sessions[point.number]) || sessionName(sessions[point.number])));
-        chart.append(mark);
-      }
-    }
-    chart.append(
-      svg("path", { class: "cached", d: `${cached}L${width} ${height}Z` }),
-      svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }),
-      svg("path", { class: "window", d: line }),
-    );
-    chart.addEventListener("click", (event) => {
-      const box = chart.getBoundingClientRect();
-      const place = Math.round(((event.clientX - box.left) / box.width) * (shown.length - 1));
-      const point = shown[Math.min(Math.max(place, 0), shown.length - 1)];
-      views[point.number].reveal(point.place, "");
+    const chart = drawChart(points, {
+      label: `Tokens in the window over ${count(points.length, "model call")}`,
+      titleOf: (number) => boundaryWords(sessions[number]) || sessionName(sessions[number]),
+      open: ({ number, place }) => views[number].reveal(place, ""),
     });
-    const most = element("div", "meta", `${short(Math.round(top / 1.1))} tokens at most`);
+    const most = element("div", "meta", `${short(Math.max(...points.map((point) => point.tokens)))} tokens at most`);
     const legend = element("div", "meta", "window over time; shaded: read from the cache; dashed: a boundary");
     return element("div", "chart", most, chart, legend);
-  }
-
-  function svg(name, attributes, text = "") {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, `${value}`);
-    if (text) made.append(text);
-    return made;
   }
 
   // --- the session tree --------------------------------------------------------------------------------------
@@ -574,7 +537,7 @@
   const switchTheme = () => document.documentElement.classList.toggle("dark");
   const dialog = document.getElementById("keys");
   const keys = {
-    "/": () => search.focus(),
+    "/": () => search.input.focus(),
     "?": () => dialog.showModal(),
     j: () => step("article", 1),
     k: () => step("article", -1),
@@ -583,11 +546,11 @@
     o: toggleCalls,
     a: openAll,
     t: switchTheme,
-    Escape: () => closeSearch(),
+    Escape: () => search.close(),
   };
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target === search && event.key !== "Escape";
+    const typing = event.target === search.input && event.key !== "Escape";
     if (typing || dialog.open || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
@@ -595,115 +558,9 @@
 
   // --- search -------------------------------------------------------------------------------------------------
 
-  const search = document.getElementById("search");
-  const found = document.getElementById("found");
-  const hitList = document.getElementById("hits");
-  let hits = [];
-  let at = -1;
-
-  /** All text of a message, as one string. */
-  function textOf(message) {
-    const texts = [];
-    const collect = (value) => {
-      if (typeof value === "string") texts.push(value);
-      else if (value && typeof value === "object") Object.values(value).forEach(collect);
-    };
-    for (const { type, data: _bytes, images, call_id, id, line, nodes, summary, ...part } of message.parts) {
-      for (const markdown of [nodes, summary]) if (markdown) texts.push(wordsOf(markdown));
-      collect(part);
-    }
-    return texts.join("\n");
-  }
-
-  const contents = new Map();
-
-  function content(message) {
-    if (!contents.has(message)) {
-      const text = textOf(message);
-      contents.set(message, { text, lower: text.toLowerCase() });
-    }
-    return contents.get(message);
-  }
-
-  function runSearch() {
-    const query = search.value.trim().toLowerCase();
-    hits = [];
-    at = -1;
-    hitList.replaceChildren();
-    if (!query) {
-      found.textContent = "";
-      hitList.hidden = true;
-      return;
-    }
-    for (const [number, session] of sessions.entries())
-      for (const [place, message] of session.messages.entries()) {
-        const { text, lower } = content(message);
-        const start = lower.indexOf(query);
-        if (start >= 0) hits.push({ number, place, words: text.slice(Math.max(0, start - 40), start + query.length + 60) });
-      }
-    found.textContent = count(hits.length, "message");
-    hitList.hidden = false;
-    for (const [order, hit] of hits.slice(0, MAX_HITS).entries()) {
-      const where = joined(sessionName(sessions[hit.number]), sessions[hit.number].messages[hit.place].role);
-      hitList.append(button("", () => goTo(order), element("small", "", where), `…${hit.words}…`));
-    }
-    if (hits.length > MAX_HITS) hitList.append(element("p", "muted", `and ${count(hits.length - MAX_HITS, "more message")}`));
-  }
-
-  function goTo(order) {
-    if (!hits.length) return;
-    at = (order + hits.length) % hits.length;
-    found.textContent = `${at + 1} of ${count(hits.length, "message")}`;
-    views[hits[at].number].reveal(hits[at].place, search.value.trim());
-  }
-
-  function closeSearch() {
-    search.value = "";
-    search.blur();
-    runSearch();
-    clearHighlights();
-  }
-
-  function clearHighlights() {
-    for (const mark of main.querySelectorAll("mark")) {
-      const parent = mark.parentNode;
-      mark.replaceWith(mark.textContent);
-      parent.normalize();
-    }
-  }
-
-  function highlight(shown, query) {
-    clearHighlights();
-    const wanted = query.toLowerCase();
-    const walker = document.createTreeWalker(shown, NodeFilter.SHOW_TEXT);
-    const nodes = [];
-    while (walker.nextNode()) nodes.push(walker.currentNode);
-    for (let node of nodes) {
-      let start = node.data.toLowerCase().indexOf(wanted);
-      while (start >= 0 && start + wanted.length <= node.data.length) {
-        const hit = node.splitText(start);
-        const rest = hit.splitText(wanted.length);
-        const mark = element("mark", "");
-        hit.replaceWith(mark);
-        mark.append(hit);
-        node = rest;
-        start = node.data.toLowerCase().indexOf(wanted);
-      }
-    }
-  }
-
-  let pending = 0;
-  search.addEventListener("input", () => {
-    clearTimeout(pending);
-    pending = setTimeout(runSearch, 120);
-  });
-  search.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    event.preventDefault();
-    clearTimeout(pending);
-    if (at < 0) runSearch();
-    goTo(event.shiftKey ? at - 1 : at + 1);
-    search.focus();
+  const search = makeSearch({
+    ...{ sessions, element, button, count, joined, sessionName, wordsOf },
+    reveal: ({ number, place }, words) => views[number].reveal(place, words),
   });
 
   // --- start --------------------------------------------------------------------------------------------------
