@@ -96,12 +96,8 @@ class Templates:
         on_problem: Callable[[TemplateProblem], None] = lambda _: None,
     ) -> None:
         """`on_problem` is called once for each problem."""
-        self._folders: list[tuple[str, Path]] = []
-        if project is not None:
-            self._folders.append(("project", project))
-        if user is not None:
-            self._folders.append(("user", user))
-        self._folders.append(("shipped", shipped_dir()))
+        layers = ("project", project), ("user", user), ("shipped", shipped_dir())
+        self._folders = [(layer, folder) for layer, folder in layers if folder is not None]
         self.problems: dict[str, TemplateProblem] = {}
         self._on_problem = on_problem
 

@@ -146,6 +146,9 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 class RestorationFailed(CrushpyError):
     """Nothing was changed: the disk is full or fails."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed: {why}.", "Free disk space and try again.")
+
 
 def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
     """The steps with the staging path of each new content: in the nearest folder that exists and stays."""
@@ -211,10 +214,7 @@ def _stage(step: Step, snapshotter: FileSnapshotter) -> None:
     except OSError as error:
         if error.errno in _PERMISSION_ERRORS:
             raise _Skipped(f"its folder is not writable: {error.strerror}") from error
-        raise RestorationFailed(
-            f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
-            "Free disk space and try again.",
-        ) from error
+        raise RestorationFailed(f"{step.path} cannot be written ({error.strerror})") from error
 
 
 def _write_staged(step: Step, snapshotter: FileSnapshotter) -> None:

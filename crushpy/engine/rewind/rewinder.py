@@ -250,8 +250,7 @@ class Rewinder:
     async def plan_rewind(self, session_id: str, target: RewindTarget) -> PlannedRestoration:
         """What returning to a message would do to files. Changes nothing."""
         log = await self._log(session_id)
-        changes = log.since(target.number)
-        return await self._planned(changes, log.net_since(target.number), "rewind", target.message.id)
+        return await self._planned(log.since(target.number), "rewind", target.message.id)
 
     async def plan_undo(self, session_id: str) -> PlannedRestoration | None:
         """What undoing the last turn would do; None if no turn has changes left."""
@@ -259,10 +258,9 @@ class Rewinder:
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
             changes = [change for change in log.turn(place) if change.path not in undone]
-            if net := restoration.net_changes(changes):
-                planned = await self._planned(changes, net, "undo", log.points[place].message.id)
-                if planned.parts:
-                    return planned
+            planned = await self._planned(changes, "undo", log.points[place].message.id)
+            if planned.parts:
+                return planned
         return None
 
     async def plan_redo(self, session_id: str) -> PlannedRestoration | None:
@@ -271,18 +269,14 @@ class Rewinder:
         changes = log.last_undone()
         if not changes:
             return None
-        net = [restoration.NetChange(change.path, change.before, change.after) for change in changes]
-        return await self._planned(changes, net, "redo", changes[0].batch)
+        return await self._planned(changes, "redo", changes[0].batch)
 
     async def _planned(
-        self,
-        changes: Sequence[RecordedChange],
-        net: Sequence[restoration.NetChange],
-        source: str,
-        reverses: str,
+        self, changes: Sequence[RecordedChange], source: str, reverses: str
     ) -> PlannedRestoration:
+        net = restoration.net_changes(changes)
         elsewhere = next((change for change in changes if change.machine != self._files.machine), None)
-        if elsewhere is not None:
+        if net and elsewhere is not None:
             raise UsageError(
                 f"{elsewhere.path} was changed on {elsewhere.host or 'another machine'}, by a crushpy with "
                 "another home: its previous content is stored only there",
@@ -387,10 +381,8 @@ class Rewinder:
         for step in steps:
             now = snapshotter.read_state(step.path, keep=True) if step.now.kind == "file" else step.now
             if snapshotter.problem:
-                raise CrushpyError(
-                    f"Nothing was changed: {step.path} could not be stored: {snapshotter.problem}.",
-                    "Free disk space and try again.",
-                )
+                why = f"{step.path} could not be stored: {snapshotter.problem}"
+                raise restoration.RestorationFailed(why)
             found.append(restoration.Step(step.path, now if now.same(step.now) else step.now, step.target))
         return found
 
@@ -412,7 +404,7 @@ class Rewinder:
         except TimeoutError:
             raise UsageError("Another crushpy is restoring files.", "Try again in a moment.") from None
         except OSError as error:
-            raise CrushpyError(f"Nothing was changed: {error}.", "Free disk space and try again.") from error
+            raise restoration.RestorationFailed(str(error)) from error
         except CrushpyError:
             if fresh:
                 self._files.journal.remove(entry.id)

@@ -39,14 +39,10 @@ class UndoFiles:
         self._added: list[UndoFiles] = []
         self._stopped = False
 
-    def elsewhere(self, workspace: str) -> "UndoFiles":
-        """The same for another workspace, with its own index."""
-        return UndoFiles(self.folder, Path(workspace), self.settings)
-
     def add(self, folder: Path) -> None:
         """Also records what commands change in this folder."""
         if folder not in [self.workspace, *(added.workspace for added in self._added)]:
-            self._added.append(self.elsewhere(str(folder)))
+            self._added.append(UndoFiles(self.folder, folder, self.settings))
 
     @cached_property
     def snapshotter(self) -> FileSnapshotter:

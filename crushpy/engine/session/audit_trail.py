@@ -41,7 +41,7 @@ class AuditTrail:
         body: dict[str, Any] = {
             "tool": watched.call.name,
             "touches": [
-                {"tool": access.tool, "kind": access.kind, "value": access.value, "writes": access.writes}
+                {name: getattr(access, name) for name in ("tool", "kind", "value", "writes")}
                 for access in watched.accesses[:STORED_PARTS]
             ],
             "verdict": decision.verdict,
@@ -55,11 +55,9 @@ class AuditTrail:
             ],
             "mode": decision.mode,
         }
-        body |= {"owner": ruling.decision.owner} if ruling.decision.owner else {}
-        told = ("answer", "covers", "words", "sandbox")
-        body |= {name: value for name in told if (value := getattr(decision, name))}
-        if watched.task:
-            body["task"] = watched.task
+        told = {name: getattr(decision, name) for name in ("answer", "covers", "words", "sandbox")}
+        told |= {"owner": ruling.decision.owner, "task": watched.task}
+        body |= {name: value for name, value in told.items() if value}
         redact = Redactor().text
 
         def shorten(text: str) -> str:
