@@ -3,17 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context import facts
-from crushpy.context.carried import FACT_KINDS
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
 from crushpy.core.boundary import LINEAGE, Boundary, FactCount, of_this_boundary
 from crushpy.core.messages import Message, counted
 
-OWN_KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
-KINDS = (*OWN_KINDS, "tools", *FACT_KINDS.values())
 MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
-_ONE = {
+ONE_OF_KIND = {
     "paths": "path",
     "commands": "command",
     "failures": "failing command",
@@ -122,12 +119,12 @@ def carried_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int,
     if not total:
         return ""
     lost = [
-        _many(count[0] - count[2], _ONE.get(kind, "other fact"))
+        _many(count[0] - count[2], ONE_OF_KIND.get(kind, "other fact"))
         for kind, count in facts.items()
         if count[0] > count[2]
     ]
     loaded = [
-        _many(facts[kind][2], _ONE[kind])
+        _many(facts[kind][2], ONE_OF_KIND[kind])
         for kind in ("tools", "skills", "nested_rules", "hook_evidence")
         if kind in facts and facts[kind][2]
     ]

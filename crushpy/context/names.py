@@ -9,7 +9,6 @@ from itertools import chain
 from crushpy.util.lazy_pattern import lazy_pattern
 
 PATH, IDENTIFIER, NUMBER, URL = "path", "identifier", "number", "url"
-KINDS = (PATH, IDENTIFIER, NUMBER, URL)
 MIN_IDENTIFIER_CHARS = 6
 MAX_NAME_CHARS = 200
 

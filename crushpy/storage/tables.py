@@ -18,6 +18,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    PrimaryKeyConstraint,
     Sequence,
     Text,
     UniqueConstraint,
@@ -28,7 +29,7 @@ from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 from crushpy.core.boundary import StoredBoundary
-from crushpy.core.messages import Message
+from crushpy.core.messages import Message, MessageOverride, Pin
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.undo.states import RecordedChange
 
@@ -269,19 +270,12 @@ class TaskResultTable(Table, table=True):
     created_at: float = _float()
 
 
-class MessageOverrideTable(Table, table=True):
+class MessageOverrideTable(_columns_of(MessageOverride, kind="shorten", made_after="", text=""), table=True):
     """How the requests of a session show one message. The message itself is never changed."""
 
-    session_id: str = _session_key(primary_key=True)
-    message_id: str = _text(primary_key=True)
-    head: int = _integer()
-    tail: int = _integer()
-    kind: str = _text("shorten")
-    """As in `MessageOverride`."""
-    made_after: str = _text("")
-    """The last message of the session when it was made."""
-    text: str = _text("")
-    """Of a renewed seed: the seed, as JSON."""
+    __table_args__ = (PrimaryKeyConstraint("session_id", "message_id"),)
+
+    session_id: str = _session_key()
 
 
 class ContextStatusTable(Table, table=True):
@@ -295,17 +289,12 @@ class ContextStatusTable(Table, table=True):
     """JSON; empty if the tools did not change."""
 
 
-class PinTable(Table, table=True):
+class PinTable(_columns_of(Pin), table=True):
     """Text that the user wants carried across every boundary of a conversation."""
 
-    root_id: str = _session_key(primary_key=True)
-    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
-    kind: str = _text()
-    """text, file or message."""
-    text: str = _text()
-    source: str = _text()
-    """The file's path, or the message's id."""
-    created_at: float = _float()
+    __table_args__ = (PrimaryKeyConstraint("root_id", "number"),)
+
+    root_id: str = _session_key()
 
 
 class FileChangeTable(_columns_of(RecordedChange), table=True):

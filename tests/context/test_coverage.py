@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from support.histories import changed, histories, planned, ran, user, viewed
 from support.ledgers import extend_ledger
 
-from crushpy.context.coverage import KINDS, covered, facts_of, flat, measure
+from crushpy.context.coverage import ONE_OF_KIND, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.core.boundary import FactCount, carried_share
@@ -31,7 +31,7 @@ def test_every_kind_of_fact_is_counted_once() -> None:
         "requests": ["Please keep the API stable"],
         "notes": ["the port is 7071"],
     }
-    assert (*twice, "rules", "pins", "tools", "skills", "nested_rules", "hook_evidence") == KINDS
+    assert (*twice, "rules", "pins", "tools", "skills", "nested_rules", "hook_evidence") == tuple(ONE_OF_KIND)
 
 
 def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:

@@ -273,25 +273,25 @@ SQLITE = (
     """,
     """
     CREATE TABLE message_override (
-        session_id TEXT NOT NULL,
         message_id TEXT NOT NULL,
         head INTEGER NOT NULL,
         tail INTEGER NOT NULL,
         kind TEXT DEFAULT 'shorten' NOT NULL,
         made_after TEXT DEFAULT '' NOT NULL,
         text TEXT DEFAULT '' NOT NULL,
+        session_id TEXT NOT NULL,
         PRIMARY KEY (session_id, message_id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )
     """,
     """
     CREATE TABLE pin (
-        root_id TEXT NOT NULL,
         number INTEGER NOT NULL,
         kind TEXT NOT NULL,
         text TEXT NOT NULL,
         source TEXT NOT NULL,
         created_at FLOAT NOT NULL,
+        root_id TEXT NOT NULL,
         PRIMARY KEY (root_id, number),
         FOREIGN KEY(root_id) REFERENCES session (id) ON DELETE CASCADE
     )
@@ -706,13 +706,13 @@ POSTGRESQL = (
     """,
     """
     CREATE TABLE message_override (
-        session_id TEXT COLLATE "C" NOT NULL,
         message_id TEXT COLLATE "C" NOT NULL,
         head BIGINT NOT NULL,
         tail BIGINT NOT NULL,
         kind TEXT COLLATE "C" DEFAULT 'shorten' NOT NULL,
         made_after TEXT COLLATE "C" DEFAULT '' NOT NULL,
         text TEXT COLLATE "C" DEFAULT '' NOT NULL,
+        session_id TEXT COLLATE "C" NOT NULL,
         PRIMARY KEY (session_id, message_id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )
@@ -729,12 +729,12 @@ POSTGRESQL = (
     """,
     """
     CREATE TABLE pin (
-        root_id TEXT COLLATE "C" NOT NULL,
         number BIGINT NOT NULL,
         kind TEXT COLLATE "C" NOT NULL,
         text TEXT COLLATE "C" NOT NULL,
         source TEXT COLLATE "C" NOT NULL,
         created_at DOUBLE PRECISION NOT NULL,
+        root_id TEXT COLLATE "C" NOT NULL,
         PRIMARY KEY (root_id, number),
         FOREIGN KEY(root_id) REFERENCES session (id) ON DELETE CASCADE
     )

@@ -608,8 +608,8 @@ FIND_LEDGER: Statement[Any] = Statement(
 )
 SAVE_OVERRIDE: Statement[Any] = Statement(
     """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
-    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
+    INSERT INTO message_override (message_id, head, tail, kind, made_after, text, session_id) VALUES
+    (:message_id, :head, :tail, :kind, :made_after, :text, :session_id) ON CONFLICT (session_id,
     message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
     made_after = excluded.made_after, text = excluded.text
     """,
@@ -641,8 +641,8 @@ LIST_STATUSES: Statement[ContextStatusRow] = Statement(
 )
 INSERT_PIN: Statement[Any] = Statement(
     """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
-    :text, :source, :created_at)
+    INSERT INTO pin (number, kind, text, source, created_at, root_id) VALUES (:number, :kind, :text,
+    :source, :created_at, :root_id)
     """,
 )
 LIST_PINS: Statement[Pin] = Statement(
@@ -1306,14 +1306,15 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "message_override": Statement(
     """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after, message_override.text
+    SELECT message_override.message_id, message_override.head, message_override.tail,
+    message_override.kind, message_override.made_after, message_override.text,
+    message_override.session_id
     FROM message_override ORDER BY message_override.session_id, message_override.message_id LIMIT :many
     """,
 ),
     "pin": Statement(
     """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at, pin.root_id
     FROM pin ORDER BY pin.root_id, pin.number LIMIT :many
     """,
 ),
@@ -1487,8 +1488,9 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "message_override": Statement(
     """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after, message_override.text
+    SELECT message_override.message_id, message_override.head, message_override.tail,
+    message_override.kind, message_override.made_after, message_override.text,
+    message_override.session_id
     FROM message_override
     WHERE (message_override.session_id, message_override.message_id) > (:after_session_id,
     :after_message_id) ORDER BY message_override.session_id, message_override.message_id LIMIT :many
@@ -1496,7 +1498,7 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "pin": Statement(
     """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at, pin.root_id
     FROM pin
     WHERE (pin.root_id, pin.number) > (:after_root_id, :after_number) ORDER BY pin.root_id, pin.number
     LIMIT :many
@@ -1701,17 +1703,17 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "message_override": Statement(
     """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
-    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
+    INSERT INTO message_override (message_id, head, tail, kind, made_after, text, session_id) VALUES
+    (:message_id, :head, :tail, :kind, :made_after, :text, :session_id) ON CONFLICT (session_id,
     message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
     made_after = excluded.made_after, text = excluded.text
     """,
 ),
     "pin": Statement(
     """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
-    :text, :source, :created_at) ON CONFLICT (root_id, number) DO UPDATE SET kind = excluded.kind, text
-    = excluded.text, source = excluded.source, created_at = excluded.created_at
+    INSERT INTO pin (number, kind, text, source, created_at, root_id) VALUES (:number, :kind, :text,
+    :source, :created_at, :root_id) ON CONFLICT (root_id, number) DO UPDATE SET kind = excluded.kind,
+    text = excluded.text, source = excluded.source, created_at = excluded.created_at
     """,
 ),
     "task_list": Statement(
