@@ -57,9 +57,6 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
         )
         rows = list(database.rows("SELECT * FROM session ORDER BY time_created, id"))
     for row in rows:
-        if row["parent_id"]:
-            yield foreign.SkippedSession(file)
-            continue
 
         def read(
             unmapped: foreign.Unmapped, own: str = row["id"], title: str = row["title"]
@@ -67,8 +64,9 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
             with foreign_files.reading(file) as database:
                 yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
 
-        cwd, created_at = str(row["directory"] or ""), seconds_of(row["time_created"])
-        yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at)
+        created = {"created": row["time_created"]}
+        info: Json = {"parentID": row["parent_id"], "directory": row["directory"], "time": created}
+        yield _session(str(row["id"]), file, info, read)
 
 
 def _stored_rows(

@@ -80,7 +80,7 @@ class BranchService:
         # The latest branch is where the conversation continues, whatever happened to the clock.
         now = max([time.time(), *(message.created_at for message in session.history)])
         parent, depth = session.info, len(session.branches) + 1
-        info = msgspec.structs.replace(child_of(parent, now), kind=BRANCH, generation=parent.generation)
+        info = child_of(parent, now, kind=BRANCH)
         text = _opening_text(goal, depth, by_agent=bool(call_id))
         result = ToolResult(call_id, BRANCH, text)
         first = result_message(result) if call_id else note_message(Note(text))
@@ -147,9 +147,7 @@ class BranchService:
         if parent.end_reason == BRANCH and all(message.id in tail for message in last):
             info = msgspec.structs.replace(parent, **carried, end_reason="", ended_at=None)
         else:  # it went on without this branch: what came since stays there
-            info = msgspec.structs.replace(
-                child_of(parent, now), kind=FORK, generation=parent.generation, **carried
-            )
+            info = msgspec.structs.replace(child_of(parent, now, kind=FORK), **carried)
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
         for member in chain:

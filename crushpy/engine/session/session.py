@@ -23,7 +23,7 @@ from crushpy.context.overrides import (
 )
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
-from crushpy.core.boundary import BRANCH, Trigger
+from crushpy.core.boundary import BRANCH, SessionKind, Trigger
 from crushpy.core.ids import new_id
 from crushpy.core.messages import (
     BlockOrigin,
@@ -406,8 +406,10 @@ async def load_open_branches(
     return tuple(reversed(found))
 
 
-def child_of(parent: SessionInfo, now: float, trigger: Trigger = "") -> SessionInfo:
-    """The session that continues `parent`, with everything that is carried over."""
+def child_of(
+    parent: SessionInfo, now: float, trigger: Trigger = "", kind: SessionKind = "continuation"
+) -> SessionInfo:
+    """The session that continues `parent`, or another `kind` of child, with all that is carried over."""
     breaker = parent.breaker
     if trigger in ("auto", "fallback"):  # crushpy made it by itself: the circuit breaker judges it
         breaker = msgspec.structs.replace(breaker, unjudged=True)
@@ -415,8 +417,8 @@ def child_of(parent: SessionInfo, now: float, trigger: Trigger = "") -> SessionI
         parent,
         id=new_id(),
         parent_id=parent.id,
-        kind="continuation",
-        generation=parent.generation + 1,
+        kind=kind,
+        generation=parent.generation + (kind == "continuation"),
         created_at=now,
         updated_at=now,
         ended_at=None,

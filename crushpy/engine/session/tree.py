@@ -43,10 +43,9 @@ async def fork_session(
         history = viewed.history
     now = time.time()
     info = msgspec.structs.replace(
-        child_of(source, now),
+        child_of(source, now, kind=FORK),
         id=fork_id or new_id(),
         parent_id=parent.id,
-        kind=FORK,
         generation=viewed.info.generation,
         system=viewed.info.system,
     )
