@@ -3,9 +3,10 @@ them."""
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Terminal
@@ -25,14 +26,7 @@ LIVE_CHARS = 10_000
 End = Literal["done", "failed", "interrupted"]
 
 
-class Watcher(Protocol):
-    """Receives the output and the end of one command."""
-
-    def prints(self, text: str) -> None:
-        """The output so far, bounded."""
-        ...
-
-    def ended(self, display: Terminal, end: End) -> None: ...
+Ended = Callable[[Terminal, End], None]
 
 
 class OwnCommands:
@@ -48,19 +42,19 @@ class OwnCommands:
     def running(self) -> bool:
         return bool(self._running)
 
-    def run(self, command: str, watcher: Watcher) -> None:
-        """Starts a command. Raises CrushpyError if that fails."""
+    def run(self, command: str, prints: Callable[[str], None], ended: Ended) -> None:
+        """Starts a command. Raises CrushpyError if that fails. `prints` gets the output so far, bounded."""
         printed = HeadTail(LIVE_CHARS)
 
         def heard(text: str) -> None:
             printed.add(text)
-            watcher.prints(printed.text().text)
+            prints(printed.text().text)
 
         try:
             process = self._jobs.run(command, self._cwd, Output(None, LiveOutput(heard)))
         except ToolError as error:
             raise CrushpyError(str(error)) from error
-        task = spawn(_watch(process, command, watcher))
+        task = spawn(_watch(process, command, ended))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -103,7 +97,7 @@ class OwnCommands:
         await asyncio.gather(self._jobs.close(), *self._running)
 
 
-async def _watch(process: Process, command: str, watcher: Watcher) -> None:
+async def _watch(process: Process, command: str, ended: Ended) -> None:
     """Reports how a command ends, or ends it on timeout or cancellation."""
     note = ""
     end: End = "failed"
@@ -123,4 +117,4 @@ async def _watch(process: Process, command: str, watcher: Watcher) -> None:
     if process.exit_code == 0 and end == "failed":
         end = "done"
     output = process.output.take().text
-    watcher.ended(Terminal(command, output, process.exit_code, round(process.seconds, 3), note), end)
+    ended(Terminal(command, output, process.exit_code, round(process.seconds, 3), note), end)

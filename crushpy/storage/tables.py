@@ -264,10 +264,10 @@ class TaskResultTable(Table, table=True):
     id: str = _text(primary_key=True)
     session_id: str = _session_key()
     raw: str = _text()
+    created_at: float = _float()
     context_summary: str | None = _text()
     summary_model: str = _text()
     cost: float = _float()
-    created_at: float = _float()
 
 
 class MessageOverrideTable(_columns_of(MessageOverride, kind="shorten", made_after="", text=""), table=True):

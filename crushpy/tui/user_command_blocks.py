@@ -29,7 +29,7 @@ class CommandBlock:
     def run(self, commands: OwnCommands) -> None:
         """Starts the command and shows it, or why it cannot be started."""
         try:
-            commands.run(self._command, self)
+            commands.run(self._command, self._print, self._end)
         except CrushpyError as error:
             self._view.add(ErrorItem(error.message, error.hint))
         else:
@@ -43,11 +43,11 @@ class CommandBlock:
         else:
             self._view.replace(self._key, self._item)
 
-    def prints(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, "running", output=text)
         self._show()
 
-    def ended(self, display: Terminal, end: End) -> None:
+    def _end(self, display: Terminal, end: End) -> None:
         self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, end, display)
         self._show()
         if self._give is not None:

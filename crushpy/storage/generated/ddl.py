@@ -311,10 +311,10 @@ SQLITE = (
         id TEXT NOT NULL,
         session_id TEXT NOT NULL,
         raw TEXT NOT NULL,
+        created_at FLOAT NOT NULL,
         context_summary TEXT,
         summary_model TEXT NOT NULL,
         cost FLOAT NOT NULL,
-        created_at FLOAT NOT NULL,
         PRIMARY KEY (id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )
@@ -754,10 +754,10 @@ POSTGRESQL = (
         id TEXT COLLATE "C" NOT NULL,
         session_id TEXT COLLATE "C" NOT NULL,
         raw TEXT COLLATE "C" NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
         context_summary TEXT COLLATE "C",
         summary_model TEXT COLLATE "C" NOT NULL,
         cost DOUBLE PRECISION NOT NULL,
-        created_at DOUBLE PRECISION NOT NULL,
         PRIMARY KEY (id),
         FOREIGN KEY(session_id) REFERENCES session (id) ON DELETE CASCADE
     )

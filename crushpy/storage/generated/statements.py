@@ -1326,8 +1326,8 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
+    task_result.context_summary, task_result.summary_model, task_result.cost
     FROM task_result ORDER BY task_result.id LIMIT :many
     """,
 ),
@@ -1513,8 +1513,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
+    task_result.context_summary, task_result.summary_model, task_result.cost
     FROM task_result
     WHERE (task_result.id) > (:after_id) ORDER BY task_result.id LIMIT :many
     """,
@@ -1725,11 +1725,11 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT
-    (id) DO UPDATE SET session_id = excluded.session_id, raw = excluded.raw, context_summary =
-    excluded.context_summary, summary_model = excluded.summary_model, cost = excluded.cost, created_at =
-    excluded.created_at
+    INSERT INTO task_result (id, session_id, raw, created_at, context_summary, summary_model, cost)
+    VALUES (:id, :session_id, :raw, :created_at, :context_summary, :summary_model, :cost) ON CONFLICT
+    (id) DO UPDATE SET session_id = excluded.session_id, raw = excluded.raw, created_at =
+    excluded.created_at, context_summary = excluded.context_summary, summary_model =
+    excluded.summary_model, cost = excluded.cost
     """,
 ),
     "timeline_note": Statement(
@@ -1908,8 +1908,8 @@ FORGET_WRITERS: Statement[Any] = Statement(
 )
 INSERT_TASK_RESULT: Statement[Any] = Statement(
     """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT DO
+    INSERT INTO task_result (id, session_id, raw, created_at, context_summary, summary_model, cost)
+    VALUES (:id, :session_id, :raw, :created_at, :context_summary, :summary_model, :cost) ON CONFLICT DO
     NOTHING
     """,
 )

@@ -8,6 +8,7 @@ from crushpy.storage import tables as t
 from crushpy.storage.queries import is_one_of, json_figure, limited, p, quarter_hour, read, row, upsert
 
 _S, _C, _P = t.SessionTable, t.ConversationTable, t.SystemPromptTable
+_figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _not_deleted = _S.kind != "deleted"
 _shown = _S.kind.not_in(["task", "deleted"])
 _this = (_S.id == p("session")) & _not_deleted
@@ -63,9 +64,8 @@ rename_sessions = update(_S).where(_S.root_id == p("root"), _shown).values(title
 
 
 def _added(**others):
-    figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    values = {name: getattr(_S, name) + p(f"new_{name}", Integer) for name in figures}
-    return update(_S).where(_this).values(**values, cost=_S.cost + p("new_cost", Float), **others)
+    values = {name: getattr(_S, name) + p(f"new_{name}", getattr(_S, name).type) for name in _figures}
+    return update(_S).where(_this).values(**values, **others)
 
 
 add_session_usage = _added()
@@ -126,7 +126,6 @@ find_latest_tip = _tips.where(_here, _C.is_open).order_by(*_newest_first)
 
 # --- usage
 
-_figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _since = (_not_deleted, _S.updated_at >= p("since", Float))
 
 _M = t.MessageTable
