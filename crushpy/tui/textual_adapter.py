@@ -99,6 +99,8 @@ class AdaptedApp(App[object]):
         """
         now, written = time.monotonic(), getattr(self._driver, "written", 0)
         waited = now - self._asked_at
+        if waited > LOST_ANSWER_S:
+            self._lag = 0.0
         if self._asked_at <= self._answered_at or waited > LOST_ANSWER_S:
             self._asked_at, self._asked_after = now, written
             write_to_terminal(self, "\x1b[6n")

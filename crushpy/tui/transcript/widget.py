@@ -246,6 +246,8 @@ class Transcript(InteractionHost):
         self._last_frame = time.monotonic()
         # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
         self._frame_pause = max(FRAME_S, 4 * (self._last_frame - began))
+        if self._frame_wait > LEAP_S:  # once the terminal keeps up again, the last row is at the bottom
+            self._frame_timer = asyncio.get_running_loop().call_later(self._frame_wait, self._show_frame)
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
