@@ -54,6 +54,15 @@ def test_the_list_has_ids_sizes_what_is_behind_and_an_offer(cli: Cli, session: s
     assert all(row in text for row in rows)
 
 
+def test_files_of_the_project_have_relative_names(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "AGENTS.md").write_text("Be brief.\n")
+    llm.script("Hello.")
+    rows = context(cli, run("hello").result["session_id"])["rows"]
+    assert [row["name"] for row in rows if row["kind"] == "context file"] == ["AGENTS.md"]
+
+
 def test_dropped_message_is_not_sent_and_can_be_restored(
     run: Run, cli: Cli, llm: ScriptedLLM, session: str
 ) -> None:

@@ -25,6 +25,7 @@ from crushpy.llm.protocol import Request
 from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import BreakerState
+from crushpy.util.shown_paths import path_shortener
 
 PREPARE_FROM_SHARE, PREPARE_BY_SHARE = 0.5, 0.85
 """The shares of the threshold between which a preparation starts, by the pace of the turn."""
@@ -178,7 +179,9 @@ class ContextView:
             cached=self._gauge.cached,
             requests=requests,
         )
-        return msgspec.structs.replace(found, dropped_thoughts=self.dropped_thoughts)
+        short = path_shortener([self._session.info.cwd])
+        rows = tuple(msgspec.structs.replace(row, name=short(row.name)) for row in found.rows)
+        return msgspec.structs.replace(found, rows=rows, dropped_thoughts=self.dropped_thoughts)
 
     def size_in(self, state: WindowState) -> Size:
         """Tokens of a message, such that all parts of the window together are what is used."""
