@@ -32,10 +32,13 @@ FRAME = (
     "<pre>{code}</pre>"
 )
 SIZES = ((110, 34), (200, 50))
+# Name (without one there is no picture), keys, and what is shown then.
 SCREENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("approval", (PROMPT, "Enter"), "cart.py?"),
     ("chat", ("y",), "list both"),
-    ("compaction", (ORDERS_PROMPT, "Enter"), "all nine files"),
+    ("", (ORDERS_PROMPT, "Enter"), "all nine files"),
+    ("", ("/compact", "Enter"), "Accept as edited"),
+    ("compaction", ("a",), "Context compacted"),
     ("palette", ("C-p",), "Search for commands"),
     ("inspector", ("Escape", "C-o"), "requests"),
     ("session_tree", ("Escape", "C-l"), "session 1"),
@@ -94,7 +97,8 @@ def main(scratch: Path, columns: int, rows: int) -> None:
                 while shown not in tmux("capture-pane", "-p") and time.monotonic() < end:
                     time.sleep(0.3)
                 time.sleep(2)
-                picture(folder / f"{name}.png", columns, rows, scratch)
+                if name:
+                    picture(folder / f"{name}.png", columns, rows, scratch)
         finally:
             tmux("kill-server")
 
