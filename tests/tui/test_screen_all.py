@@ -57,7 +57,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
     "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", {"auto": 0.75}, CONTROLS),
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
-    "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
+    "models": lambda *_: ModelsScreen(Settings(), "demo/tour"),
     "template": lambda *_: TemplateScreen(Templates(Paths().templates), no_preview),
     "palette": lambda *_: PaletteScreen((), {}),
     "help": lambda *_: HelpScreen({}),

@@ -30,12 +30,12 @@ def rows(screen: Shown) -> list[str]:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_models_screen_shows_usable_models_and_marks_the_current(size: tuple[int, int]) -> None:
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None), size) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ), size) as screen:
         assert rows(screen)[0].startswith("demo/tour")
         assert any(row.startswith(f"● {GROQ}") for row in rows(screen))
         assert "anthropic/" not in screen.text
         assert "more are known" in screen.text or size[0] == 40
-        for key in ("Enter Use", "F3 Thinking effort", "Esc Close"):
+        for key in ("Enter Use", "Esc Close"):
             assert key in screen.text
         await screen.press("enter")  # the cursor starts on the current one
         assert screen.results == [GROQ]
@@ -43,13 +43,13 @@ async def test_models_screen_shows_usable_models_and_marks_the_current(size: tup
 
 async def test_a_row_has_window_and_prices() -> None:
     known = {"groq/mine": ModelSettings(context_window=64_000, input_cost=1.5, output_cost=0.0)}
-    async with shown(ModelsScreen(Settings(models=known), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(models=known), GROQ)) as screen:
         row = screen.line("groq/mine")
         assert row.strip("│ ").split()[-3:] == ["64k", "1.50", "free"]
 
 
 async def test_typing_finds_models_out_of_reach_and_says_what_is_missing() -> None:
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.type("anthropic claude-sonnet-4-5")
         assert "set ANTHROPIC_API_KEY" in rows(screen)[0] or "set ANT" in rows(screen)[0]
         await screen.press("enter")
@@ -58,7 +58,7 @@ async def test_typing_finds_models_out_of_reach_and_says_what_is_missing() -> No
 
 
 async def test_a_name_of_ones_own_can_be_used() -> None:
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.type("openai/my-own")
         assert rows(screen) == ["use openai/my-own as typed"]
         await screen.press("enter")
@@ -66,7 +66,7 @@ async def test_a_name_of_ones_own_can_be_used() -> None:
 
 
 async def test_models_screen_says_when_nothing_matches() -> None:
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.type("zzzzzz")
         assert rows(screen) == []
         assert "No model matches" in screen.text
@@ -79,7 +79,7 @@ async def test_servers_on_this_machine_are_found_when_it_opens(
 ) -> None:
     llm.models = ["qwen3:8b", "evil\x1b[31m[b]"]
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}")
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None), (120, 30)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ), (120, 30)) as screen:
         assert "ollama/qwen3:8b" in screen.text
         assert "ollama/evil[b]" in screen.text
         await screen.type("qwen3:8b")
@@ -92,7 +92,7 @@ async def test_servers_on_this_machine_are_found_when_it_opens(
 async def test_a_server_that_is_set_up_can_be_used(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     llm.models = ["qwen3:8b"]
     settings = msgspec.convert({"providers": {"home": {"api_base": llm.api_base}}}, Settings)
-    async with shown(ModelsScreen(settings, GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(settings, GROQ)) as screen:
         await screen.type("home")
         await screen.press("enter")
         assert screen.results == ["home/qwen3:8b"]
@@ -100,33 +100,13 @@ async def test_a_server_that_is_set_up_can_be_used(llm: ScriptedLLM, monkeypatch
 
 async def test_ports_that_cannot_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "nonsense")
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         assert any("CRUSHPY_LOCAL_PORTS" in message for message in screen.messages)
         assert GROQ in screen.text
 
 
-async def test_the_effort_is_chosen_with_the_model_where_it_has_one() -> None:
-    chosen: list[str] = []
-    async with shown(ModelsScreen(Settings(effort="low"), GROQ, chosen.append)) as screen:
-        assert "thinking: low" in screen.text
-        await screen.press("f3")
-        assert "thinking: medium" in screen.text
-        assert chosen == []
-        await screen.press("enter")
-        assert (chosen, screen.results) == (["medium"], [GROQ])
-
-
-async def test_a_model_without_thinking_has_no_effort() -> None:
-    chosen: list[str] = []
-    async with shown(ModelsScreen(Settings(), "demo/tour", chosen.append)) as screen:
-        await screen.press("f3")
-        assert any("demo/tour has no thinking effort" in message for message in screen.messages)
-        await screen.press("enter")
-        assert (chosen, screen.results) == ([], ["demo/tour"])
-
-
 async def test_models_screen_selects_on_click() -> None:
-    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None)) as screen:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.click("demo/tour")
         assert screen.results == ["demo/tour"]
 
@@ -138,7 +118,7 @@ async def test_models_screen_shows_cached_lists_and_refreshes_on_demand(
     lister.answers["/openai/v1/models"] = {"data": [{"id": "first"}]}
     await ask_servers(settings)
     lister.answers["/openai/v1/models"] = {"data": [{"id": "second", "context_window": 77_000}]}
-    async with shown(ModelsScreen(settings, GROQ, lambda _: None), (100, 24)) as screen:
+    async with shown(ModelsScreen(settings, GROQ), (100, 24)) as screen:
         assert "groq/first" in screen.text
         # On loopback it is also looked for as a server of this machine; a list is asked for by F5 alone.
         asked = [headers for path, headers in lister.asked if path == "/openai/v1/models"]

@@ -35,11 +35,7 @@ class SettingsCommands(CommandGroup):
         if not name:
             from crushpy.tui.screens.models import ModelsScreen
 
-            name = await self.show(
-                ModelsScreen(
-                    conversation.settings, conversation.info.model, conversation.choices.select_effort
-                )
-            )
+            name = await self.show(ModelsScreen(conversation.settings, conversation.info.model))
         if not name:
             return
         await conversation.choices.select_model(name, for_all=for_all)

@@ -1,13 +1,12 @@
-"""The model picker: windows, prices, missing keys, servers on this machine, thinking effort."""
+"""The model picker: windows, prices, missing keys, servers on this machine."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from textual.binding import Binding
 from textual.content import Content
 
-from crushpy.core.app_commands import EFFORTS, next_value
 from crushpy.llm.model_listing import (
     ListedModel,
     ask_servers,
@@ -32,23 +31,20 @@ ModelRow = ListedModel | str
 
 
 class ModelsScreen(ListScreen[ModelRow, str | None]):
-    """Returns the name of a model, or None. `choose_effort` is called first if the effort was changed."""
+    """Returns the name of a model, or None."""
 
     BINDINGS = [
         Binding("enter", "take", "Use"),
-        Binding("f3", "effort", "Thinking effort"),
         Binding("f5", "refresh", "Query servers"),
         Binding("escape", "close", "Close"),
     ]
     heading = "Models"
     placeholder = "type to filter all known models, or enter any name: provider/model"
 
-    def __init__(self, settings: Settings, current: str, choose_effort: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, current: str) -> None:
         super().__init__()
         self._settings = settings
         self._current = current
-        self._choose_effort = choose_effort
-        self._effort: str = settings.effort
         self.is_loading = True
         self._known: list[ListedModel] = []
         self._local: list[ListedModel] = []
@@ -112,7 +108,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         text = "loading …" if self.is_loading else f"{ready} available"
         if self._hidden:
             text += f", {self._hidden:,} more are known"
-        self.set_heading("Models", f"{text}  thinking: {self._effort or 'default'}")
+        self.set_heading("Models", text)
 
     def draw_row(self, row: ModelRow, width: int) -> Content:
         if isinstance(row, str):
@@ -156,17 +152,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
             way = "two ways to use it are shown below" if row.api_base else f"{row.how} (see /connect)"
             tell(self, f"{row.info.name} is not available: {way}.", "warning")
             return
-        if self._effort != self._settings.effort:
-            self._choose_effort(self._effort)
         self.dismiss(_name(row))
-
-    def action_effort(self) -> None:
-        row = self.current
-        if isinstance(row, ListedModel) and not row.info.thinking:
-            tell(self, f"{row.info.name} has no thinking effort.")
-            return
-        self._effort = next_value(EFFORTS, self._effort)
-        self.refresh_rows()
 
 
 def ways_to_use(local: ListedModel) -> str:
