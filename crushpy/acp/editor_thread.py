@@ -307,13 +307,11 @@ class EditorThread:
                     text = f"{effect_words(await talk.context.edit(edits_from(argument)))}."
                 case _:
                     await talk.context.count_exactly()
-                    budget = talk.context.budget()
                     rows = [
                         f"- {row.tokens:,} {row.name} {row.message_id} {row.state}".rstrip()
                         for row in talk.context.inspect().rows
                     ]
-                    used = f"{budget.used:,} of {budget.window:,} tokens ({budget.used_pct}%)"
-                    text = "\n".join([used, *rows])
+                    text = "\n".join([talk.context.budget().words, *rows])
         except CrushpyError as error:
             text = str(error)
         if text or name not in ("compact", "return"):

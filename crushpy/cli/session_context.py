@@ -92,8 +92,7 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         lines.append("Add --also to drop what repeats the text, too.")
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
-    estimated = "~" if after.estimated else ""
-    lines.append(f"The next request: {estimated}{after.used:,} tokens ({after.used_pct}%) of the window.")
+    lines.append(f"The next request: {after.words}.")
     if any(entry.kind != "restore" for entry in effect.messages):
         names = " ".join(f"--restore {entry.message_id}" for entry in effect.messages[:3] if entry.asked)
         names = "--restore all" if len(effect.messages) > 3 else names
@@ -107,8 +106,7 @@ def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:
     from crushpy.context.inspect import dropped_words
 
     budget = inspection.budget
-    unsure, estimated = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
-    lines = [f"{estimated}{budget.used:,} of {budget.window:,}{unsure} tokens used ({budget.used_pct}%)"]
+    lines = [budget.words]
     if inspection.forecast is not None:
         lines += forecast_lines(inspection.forecast)
     lines += dropped_words(inspection)

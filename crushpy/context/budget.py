@@ -187,6 +187,12 @@ class Budget(Data, frozen=True):
     def remaining(self) -> int:
         return max(0, self.window - self.used)
 
+    @property
+    def words(self) -> str:
+        """How full it is: `~` marks an estimate, `?` an unknown window."""
+        about, unknown = ("~" if self.estimated else ""), ("" if self.window_known else "?")
+        return f"{about}{self.used:,} of {self.window:,}{unknown} tokens ({about}{self.used_pct}%)"
+
     def reaches(self, threshold: float) -> bool:
         """Whether at least `threshold` is used. False for rough figures."""
         return self.counted and self.used >= threshold * self.window

@@ -132,7 +132,6 @@ class OverviewCommands(CommandGroup):
 
     async def status(self, argument: str) -> None:
         from crushpy import __version__
-        from crushpy.tui.screens.inspector import figures
 
         conversation, info = self.conversation, self.conversation.info
         await conversation.context.count_exactly()
@@ -149,7 +148,7 @@ class OverviewCommands(CommandGroup):
         cost, priced = conversation.usage.cost, conversation.context.prices_known
         rows = {
             "model": f"{info.model}, thinking effort {conversation.settings.effort or 'default'}",
-            "window": f"{figures(conversation.context.budget())}, compaction {info.compaction}",
+            "window": f"{conversation.context.budget().words}, compaction {info.compaction}",
             "sandbox": sandbox,
             "mode": conversation.approvals.mode,
             "rules": ", ".join(f"{number} {kind}" for kind, number in counts.items()),

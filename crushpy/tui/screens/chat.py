@@ -159,11 +159,10 @@ class ChatScreen(ChatHost):
         from crushpy.storage.records import SessionBusy
         from crushpy.tui.actions.sessions import SessionCommands
 
+        self._give_back()
         if isinstance(error, SessionBusy):
-            self._give_back()
             await self._attempt(SessionCommands(self).start_elsewhere(options, error))
         else:
-            self._give_back()
             self.feed.fail(error)
 
     def _give_back(self) -> None:

@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.reactive import var
 from textual.widgets import Static
 
-from crushpy.context.budget import Budget
 from crushpy.context.edits import (
     SUPERSEDED,
     ContextEdit,
@@ -108,12 +107,6 @@ MIN_ROWS_FOR_TIME_CHART = 30
 """Terminal rows from which the chart over time is shown by default."""
 TIME_CHART_ROWS = 6
 MAX_FORECAST_ROWS = 2
-
-
-def figures(budget: Budget) -> str:
-    """How full the window is, as in the gauge: `~` marks an estimate, `?` an unknown window."""
-    about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
-    return f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
 
 
 def _grouped(rows: Sequence[Row]) -> list[Row]:
@@ -229,7 +222,7 @@ class InspectorScreen(OverlayScreen[None]):
         inspection, width = self._inspection, max(1, self._width)
         view = "by kind" if self.by_kind else "largest first" if self.largest_first else "in order"
         detail = f"compaction {one_line(self._method)}  {view}"
-        self.set_heading(f"Context  {figures(inspection.budget)}", detail)
+        self.set_heading(f"Context  {inspection.budget.words}", detail)
         forecast = inspection.forecast
         lines = forecast_lines(forecast) if forecast and forecast.turns else []
         views = inspection.old_views
