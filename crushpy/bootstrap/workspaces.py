@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crushpy.extensions.lsp.lsp_hub import LspHub
 
 
-class LanguageServers(msgspec.Struct, dict=True):
+class LanguageServers(msgspec.Struct, dict=True, eq=False):
     """The language servers of one workspace, which are loaded with the first edit or call."""
 
     environment: ProjectEnvironment

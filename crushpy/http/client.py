@@ -128,7 +128,7 @@ class Client:
         return self._context
 
 
-class Exchange(msgspec.Struct):
+class Exchange(msgspec.Struct, eq=False):
     """A request that has been sent. Await its `response()`, or `close()` it."""
 
     client: Client

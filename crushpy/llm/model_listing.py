@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ LOCAL_TIMEOUT_S = 1.0
 """For a local server to list its models; loopback answers in milliseconds or not at all."""
 PORTS_VARIABLE = "CRUSHPY_LOCAL_PORTS"
 """Replaces the default ports: `ollama=11434,vllm=9000`; empty: no local servers."""
+_FIGURES = ("context_window", "max_output_tokens", "input_cost", "output_cost")
 
 
 class ServerList(Data, frozen=True):
@@ -134,18 +135,14 @@ def merge_model_info(name: str, model: servers.ServedModel, settings: Settings) 
     """A served model's properties, from the settings, else the server, else the catalog."""
     override = settings.models.get(name)
     info = catalog.lookup(name, override)
+    fields = _FIGURES if catalog.is_known(name) else (*_FIGURES, "tools", "images", "thinking")
     changes: dict[str, Any] = {
         field: value
-        for field in ("context_window", "max_output_tokens", "input_cost", "output_cost")
+        for field in fields
         if (value := getattr(model, field)) is not None and getattr(override, field, None) is None
     }
     if "context_window" in changes:
         changes["source"] = "server"
-    changes |= {
-        field: value
-        for field in ("tools", "images", "thinking")
-        if (value := getattr(model, field)) is not None and not catalog.is_known(name)
-    }
     return structs.replace(info, **changes)
 
 
@@ -157,7 +154,8 @@ def _list_model(
     if provider == "demo":
         return ListedModel(info, True, "built in")
     chosen = settings.providers.get(provider) or ProviderSettings()
-    variables = vendors.key_variables(provider, chosen.api_key_env)
+    usual = vendors.BY_NAME[provider].variables if provider in vendors.BY_NAME else ()  # others need more
+    variables = (chosen.api_key_env,) if chosen.api_key_env else usual
     place = locate_key(provider, settings)
     base = factory.custom_base(provider, settings)
     if offered is False and not named:
@@ -293,7 +291,7 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
     """None if there is no server, or another program: 8000 and 8080 are popular ports."""
-    models = await _if_answered(servers.ask_server, vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S)
+    models = await _if_answered(servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S))
     return None if models is None else ServerList(name, base, models=models)
 
 
@@ -402,7 +400,8 @@ async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.Serv
     settings say otherwise: the other one cannot set the window."""
     slots = await _slots_once_loaded(endpoint)
     shown, listed = await asyncio.gather(
-        _if_answered(servers.show_ollama, endpoint), _if_answered(servers.ask_server, endpoint)
+        _if_answered(servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S)),
+        _if_answered(servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)),
     )
     if shown and endpoint.protocol == "auto":
         return "ollama", shown
@@ -425,13 +424,9 @@ async def _slots_once_loaded(endpoint: vendors.Endpoint) -> int | None:
         await asyncio.sleep(LOADING_PAUSE_S)
 
 
-async def _if_answered(
-    question: Callable[..., Awaitable[T]],
-    endpoint: vendors.Endpoint,
-    timeout_s: float = PROBE_SERVER_TIMEOUT_S,
-) -> T | None:
+async def _if_answered(answer: Awaitable[T]) -> T | None:
     """The answer of a server; None if it cannot say."""
     try:
-        return await question(endpoint, timeout_s=timeout_s)
+        return await answer
     except servers.ListFailed:
         return None

@@ -86,7 +86,6 @@ _SLICE = 50_000
 _OLDER = re.compile(r"(?:^|/)(?:ft:)?gpt-(?:3\.5|35|4(?![.o\d]))")
 
 Encode = Callable[[str], list[int]]
-CountImage = Callable[[Image], int]
 
 
 def vocabulary_for(model: str) -> str:
@@ -121,7 +120,7 @@ class Counter:
             return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN), False
         return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
 
-    def count_message(self, message: Message, count_image: CountImage) -> tuple[int, bool]:
+    def count_message(self, message: Message, count_image: Callable[[Image], int]) -> tuple[int, bool]:
         """The size of a message as it is sent; `count_image` counts its images."""
         exact = self.exact
         texts = sum(self.count(sent_text(part))[0] for part in message.parts)

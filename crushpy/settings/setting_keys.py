@@ -41,11 +41,6 @@ class Leaf(msgspec.Struct, frozen=True):
         return isinstance(self.default, tuple)
 
     @property
-    def is_text(self) -> bool:
-        """True if every value is text, so that no other type is tried."""
-        return isinstance(self.default, str)
-
-    @property
     def description(self) -> str:
         return _descriptions()[self.struct, self.path[-1]]
 
@@ -53,11 +48,6 @@ class Leaf(msgspec.Struct, frozen=True):
     def allowed(self) -> str:
         """A description of the allowed values."""
         return describe_type(self.type)
-
-    @property
-    def secret(self) -> bool:
-        """True if an invalid value may be an API key pasted by mistake, which must not be shown."""
-        return "secret" in _unwrap(self.type)[1]
 
 
 @cache
@@ -276,8 +266,8 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
             raise msgspec.ValidationError("a NUL character")
         return msgspec.convert(value, leaf.type)
     except msgspec.ValidationError:
-        hide = leaf.secret and isinstance(value, str)
-        shown = "(not shown: it could be a key)" if hide else show(value)
+        is_key = isinstance(value, str) and "secret" in _unwrap(leaf.type)[1]
+        shown = "(not shown: it could be a key)" if is_key else show(value)
         prefix = f"{where}: " if where else ""
         raise SettingsError(f"{prefix}{spell(path)} = {shown}: must be {leaf.allowed}") from None
 
@@ -308,7 +298,7 @@ def _meant(leaf: Leaf, text: str) -> object:
         return _parsed(text) if text.startswith("[") else split_rules(text)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return _parsed(text)
-    if leaf.is_text:
+    if isinstance(leaf.default, str):  # no other type is tried
         return text
     if text.startswith("{"):
         return _parsed(text)

@@ -53,31 +53,26 @@ class Outcome(Data, frozen=True):
     """The real path of a file that was edited, and its text before; None for a new file."""
 
 
-class Delegation(Data, frozen=True):
+class TaskArgs(Args, frozen=True):
     """A task for a sub-agent."""
 
     prompt: str
-    read_only: bool = False
-    model: str = ""
-    """Empty for the caller's model."""
-    context_strategy: str = ""
-    """full or summarized; empty for the configured default."""
-    agent: str = ""
-    """The definition of the sub-agent; empty for none."""
+    read_only: Annotated[bool, msgspec.Meta(description="it may change nothing")] = False
+    model: Annotated[str, msgspec.Meta(description="if not yours")] = ""
+    context_strategy: Annotated[
+        Literal["full", "summarized"] | None, msgspec.Meta(description="of its report")
+    ] = None
+    agent: Annotated[str, msgspec.Meta(description="one of the listed agents")] = ""
+
+
+class Delegation(TaskArgs, frozen=True):
+    """Such a task as it was requested."""
+
     call_id: str = ""
     """The call that requested it."""
 
 
-GetImageLimits = Callable[[], ImageLimits | None]
-"""The image size limits of the current model; None if it does not take images."""
-FindSkipped = Callable[[str, Path, Path], Callable[[str], bool] | None]
-"""Called with a tool's name and a folder, as named and as resolved: which relative paths in it the tool must
-skip; None if none."""
-LoadOutput = Callable[[str], Awaitable[None]]
-"""Loads a stored output by name, which another machine produced, into the folder of outputs."""
 _OUTPUT_NAME = re.compile(r"output-\w+\.txt")
-Recall = Callable[[str, str], Awaitable[str]]
-"""Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
 """Runs a sub-agent and shows its progress."""
 
@@ -177,7 +172,8 @@ class Workspace(msgspec.Struct, frozen=True):
     mcp: Callable[[], McpService] | None = None
     """Loads the MCP servers."""
     lsp: LspService | None = None
-    load_output: LoadOutput | None = None
+    load_output: Callable[[str], Awaitable[None]] | None = None
+    """Loads a stored output by name, which another machine produced, into the folder of outputs."""
     allow_private_hosts: bool = False
 
     def resolve(self, path: str) -> Path:
@@ -227,16 +223,19 @@ class CallingAgent(msgspec.Struct, frozen=True):
 
     memory: FileMemory = msgspec.field(default_factory=FileMemory)
     """Which files the model has read, and their content at that time."""
-    recall: Recall | None = None
+    recall: Callable[[str, str], Awaitable[str]] | None = None
+    """Finds earlier messages by words or by id, as text for the model."""
     delegate: Delegate | None = None
     """None if it cannot start tasks."""
-    image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
+    image_limits: Callable[[], ImageLimits | None] = lambda: ImageLimits(longest=1_568)
+    """The image size limits of the current model; None if it does not take images."""
     result_chars: Callable[[], int] = lambda: MAX_RESULT_CHARS
     """How long a result may be."""
     gets_extensions: Callable[[], bool] = lambda: True
     """Whether its model gets what the user's extensions add."""
-    find_skipped: FindSkipped = lambda _tool, _place, _real: None
-    """Which files of a searchable folder may not be read."""
+    find_skipped: Callable[[str, Path, Path], Callable[[str], bool] | None] = lambda _tool, _at, _real: None
+    """Called with a tool's name and a searchable folder, as named and as resolved: which relative paths in it
+    may not be read; None if none."""
     is_loaded: Callable[[str], bool] = lambda _: False
     """Whether the context holds what a key of `Outcome.loaded` names."""
 

@@ -43,11 +43,6 @@ SEARCH_WAIT_S = 10.0
 """How long a search of several servers waits for those whose tools are not known yet."""
 MAX_PROBLEMS = 50
 
-Confine = Callable[[McpServerSettings], Wrapper]
-"""The sandbox to run a server in. Raises ToolError if there is none."""
-Elicit = Callable[[str, Json], Awaitable[Json]]
-"""Asks the user what a server wants to know; returns the answer in the form of the protocol."""
-
 
 class Server(McpServer):
     def __init__(self, config: ServerConfig, known: KnownServer | None) -> None:
@@ -71,25 +66,23 @@ class Server(McpServer):
         return next((each for each in self.tools if each.name == tool), None)
 
 
-class McpHub:
+class McpHub(msgspec.Struct, eq=False):
     """What the tools of `tools/mcp.py` use."""
 
-    def __init__(
-        self,
-        configs: Mapping[str, ServerConfig],
-        cwd: Path,
-        paths: Paths,
-        confine: Confine,
-        *,
-        private_hosts: bool,
-        elicit: Elicit,
-    ) -> None:
-        known = read_stored(paths.mcp / KNOWN_FILE, dict[str, KnownServer]) or {}
-        self.servers = {name: Server(config, known.get(name)) for name, config in configs.items()}
-        self.elicit = elicit
-        self._cwd, self._paths = cwd, paths
-        self._confine = confine
-        self._private_hosts = private_hosts
+    configs: Mapping[str, ServerConfig]
+    cwd: Path
+    paths: Paths
+    confine: Callable[[McpServerSettings], Wrapper]
+    """Gets the sandbox to run a server in. Raises ToolError if there is none."""
+    private_hosts: bool
+    elicit: Callable[[str, Json], Awaitable[Json]]
+    """Asks the user what a server wants to know; returns the answer in the form of the protocol."""
+
+    servers: dict[str, Server] = {}
+
+    def __post_init__(self) -> None:
+        known = read_stored(self.paths.mcp / KNOWN_FILE, dict[str, KnownServer]) or {}
+        self.servers = {name: Server(config, known.get(name)) for name, config in self.configs.items()}
 
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
         for name, running in self.servers.items():
@@ -244,21 +237,21 @@ class McpHub:
         secret = os.environ.get(settings.oauth.client_secret_env, "")
         fields: Json = msgspec.structs.asdict(settings)
         if not settings.url:
-            wrapper = self._confine(settings) if settings.sandbox == "project" else Wrapper()
+            wrapper = self.confine(settings) if settings.sandbox == "project" else Wrapper()
             alone = config.origin != "user" and not wrapper.command
             given = (settings.env or {}).items() if alone else ()
-            if loaders := [name for name, value in given if loads_code(name, value, str(self._cwd))]:
+            if loaders := [name for name, value in given if loads_code(name, value, str(self.cwd))]:
                 raise ToolError(
                     f"The MCP server {config.name} is not started without a sandbox: its definition sets"
                     f" {', '.join(loaders)}, which makes programs load other code."
                 )
-            cwd = str(self._cwd / Path(settings.cwd).expanduser())
+            cwd = str(self.cwd / Path(settings.cwd).expanduser())
             environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
             fields |= {"wrapper": wrapper, "cwd": cwd, "env": environment}
         fields |= {
             "client_secret": secret,
-            "private_hosts": self._private_hosts,
-            "locks": str(self._paths.mcp),
+            "private_hosts": self.private_hosts,
+            "locks": str(self.paths.mcp),
         }
         return ServerSpec(**fields)
 
@@ -269,12 +262,12 @@ class McpHub:
             config.name, data.get("tools") or (), config.settings.tools
         )
         one.problems = problems[:MAX_PROBLEMS]
-        if find_consent(self._paths, "mcp tools", config.where, config.name) is None:
+        if find_consent(self.paths, "mcp tools", config.where, config.name) is None:
             self._accept(one, tools)
         lists = (tuple(encodable(data.get(kind) or [])) for kind in ("prompts", "resources"))
         one.known = KnownServer(config.digest, str(data.get("protocol", "")), tools, *lists)
         with suppress(OSError):  # then the next start asks the server again
-            definitions.store_known(self._paths.mcp / KNOWN_FILE, config.name, one.known)
+            definitions.store_known(self.paths.mcp / KNOWN_FILE, config.name, one.known)
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
         name = one.config.name
@@ -295,7 +288,7 @@ class McpHub:
         """Whether the user has to accept the command of a project's or an editor's server first."""
         config = one.config
         return config.origin != "user" and not has_consent(
-            self._paths, "mcp server", config.where, config.definition, config.name
+            self.paths, "mcp server", config.where, config.definition, config.name
         )
 
     def consent(self, server: str, *, restarts: bool = False) -> ConsentNeeded | None:
@@ -304,12 +297,12 @@ class McpHub:
             return None
         config, text = one.config, one.config.definition
         about: tuple[Kind, str] = "mcp server", config.where
-        before = find_consent(self._paths, *about, config.name)
+        before = find_consent(self.paths, *about, config.name)
         whose = "the editor" if config.origin == "editor" else "the project's .mcp.json"
         changed = ", which has changed since you accepted it" if before else ""
         what = f"{whose} starts the MCP server {config.name}{changed}"
         shown = show_difference(before.definition if before else "", text)
-        accept = partial(add_consent, self._paths, *about, text, config.name)
+        accept = partial(add_consent, self.paths, *about, text, config.name)
         return _consent_needed(one, what, shown, accept, one.command_line)
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
@@ -328,7 +321,7 @@ class McpHub:
 
     def _accepted_tools(self, one: Server) -> dict[str, ToolDefinition]:
         """By name. They are kept apart for each project: another one's server may have the same name."""
-        consent = find_consent(self._paths, "mcp tools", one.config.where, one.config.name)
+        consent = find_consent(self.paths, "mcp tools", one.config.where, one.config.name)
         if consent is None:
             return {}
         return msgspec.json.decode(consent.definition, type=dict[str, ToolDefinition])
@@ -336,7 +329,7 @@ class McpHub:
     def _accept(self, one: Server, tools: Iterable[ToolDefinition]) -> None:
         accepted = self._accepted_tools(one) | {tool.name: tool for tool in tools}
         text = msgspec.json.encode(accepted).decode()
-        add_consent(self._paths, "mcp tools", one.config.where, text, one.config.name)
+        add_consent(self.paths, "mcp tools", one.config.where, text, one.config.name)
 
     async def _answer(self, one: Server, question: Json) -> None:
         try:

@@ -43,9 +43,6 @@ class FileChange(Data, frozen=True):
         return make_diff(self.original.shown, self.before, self.text)
 
 
-PlanChange = Callable[[], FileChange]
-
-
 def require_read(context: CallContext, original: NamedText) -> None:
     """Raises ToolError unless the model has read the current content of the file."""
     if not original.exists:
@@ -57,7 +54,7 @@ def require_read(context: CallContext, original: NamedText) -> None:
         raise ToolError(f"{original.shown} has changed since it was read: view it again first.")
 
 
-async def make_change(context: CallContext, plan: PlanChange) -> tuple[FileChange, Diff]:
+async def make_change(context: CallContext, plan: Callable[[], FileChange]) -> tuple[FileChange, Diff]:
     def plan_and_write() -> tuple[FileChange, Diff]:
         change = plan()
         original = change.original

@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.tools.errors import ToolError
@@ -73,38 +75,29 @@ class ShellJob:
         return await self.process.kill()
 
 
-class Jobs:
+class Jobs(msgspec.Struct, eq=False):
     """All background commands of a conversation, and the confinement of its commands."""
 
-    def __init__(
-        self,
-        variables: Sequence[str] = (),
-        confine: Callable[[], "Unconfined"] | None = None,
-        *,
-        whole_environment: bool = False,
-        folders: Callable[[], Sequence[Path]] = lambda: (),
-        on_ended: Callable[[ShellJob], None] = lambda _: None,
-    ) -> None:
-        """`variables`: names that commands get in addition to the usual ones.
-
-        `whole_environment`: they get all variables. `folders` count as the workspace,
-        beside it: commands see them as they are. `on_ended` is called with each job that ended by itself.
-
-        `confine` selects their confinement when the first command runs: that takes milliseconds. Without it
-        there is none.
-        """
-        self._variables = variables
-        self._whole_environment = whole_environment
-        self._confine, self._folders, self._on_ended = confine, folders, on_ended
-        self._confinement: Unconfined | None = None
-        self._confining = Lock()  # two threads may ask first: each would lock the private folder
-        self._warm_up_task: asyncio.Task[None] | None = None
-        self._environment_hidden = False
-        self._started = 0
-        self._jobs: dict[str, ShellJob] = {}
-        self._closed = False
-        self._messages: list[str] = []
-        self._end_watchers: set[asyncio.Task[None]] = set()
+    variables: Sequence[str] = ()
+    """Names that commands get in addition to the usual ones."""
+    confine: "Callable[[], Unconfined] | None" = None
+    """Selects their confinement when the first command runs: that takes milliseconds. None: there is none."""
+    whole_environment: bool = False
+    """Commands get all variables."""
+    folders: Callable[[], Sequence[Path]] = lambda: ()
+    """They count as the workspace, beside it: commands see them as they are."""
+    on_ended: Callable[[ShellJob], None] = lambda _: None
+    """Called with each job that ended by itself."""
+    _confinement: "Unconfined | None" = None
+    _confining: Lock = msgspec.field(default_factory=Lock)
+    """Two threads may ask first: each would lock the private folder."""
+    _warm_up_task: asyncio.Task[None] | None = None
+    _environment_hidden: bool = False
+    _started: int = 0
+    _jobs: dict[str, ShellJob] = {}
+    _closed: bool = False
+    _messages: list[str] = []
+    _end_watchers: set[asyncio.Task[None]] = set()
 
     @property
     def confinement(self) -> "Unconfined":
@@ -113,7 +106,7 @@ class Jobs:
             if self._confinement is None:
                 from crushpy.sandbox.confinement import Unconfined
 
-                self._confinement = (self._confine or Unconfined)()
+                self._confinement = (self.confine or Unconfined)()
             return self._confinement
 
     def warm_up(self) -> None:
@@ -138,7 +131,7 @@ class Jobs:
 
     def unconfined(self, runner: "Unconfined") -> "Jobs":
         """Commands with the same environment, without a sandbox."""
-        return Jobs(self._variables, lambda: runner, whole_environment=self._whole_environment)
+        return Jobs(self.variables, lambda: runner, whole_environment=self.whole_environment)
 
     def run(
         self,
@@ -166,9 +159,9 @@ class Jobs:
         return Process(supervisor, command, cwd, output, environment, streams)
 
     def _environment(self) -> Mapping[str, str]:
-        if self._whole_environment:
+        if self.whole_environment:
             return os.environ
-        environment = child_environment(os.environ, self._variables)
+        environment = child_environment(os.environ, self.variables)
         if not self._environment_hidden:
             hide_environment(environment)
             self._environment_hidden = True
@@ -186,7 +179,7 @@ class Jobs:
         """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
         from crushpy.sandbox.filesystem_view import is_temporary
 
-        if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self._folders()):
+        if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self.folders()):
             return path
         return self.confinement.inside(path)
 
@@ -212,7 +205,7 @@ class Jobs:
             await process.exited.wait()
             await process.drained.wait()
             if not job.killed:
-                self._on_ended(job)
+                self.on_ended(job)
 
         watcher = spawn(report_end())
         self._end_watchers.add(watcher)
