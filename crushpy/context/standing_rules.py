@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import pairwise
 
 import msgspec
 
@@ -275,10 +276,11 @@ def _sentences(
     text: str, is_label: Callable[[str], bool], is_rule: Callable[[str], bool]
 ) -> Iterator[tuple[str, str, bool]]:
     """Each sentence as written and with foreign text blanked, and whether a label makes it a rule. What
-    follows a heading is a document: it has rules only below labels, and below headings that are one."""
+    follows a heading is a document: it has rules only below labels, and below headings that are one. What
+    leads a list is carried with each item, not alone."""
     masked = _hide(text)
     head, labelled_head, ruling, foreign = "", False, "", False
-    for start, end, is_item in _paragraphs(masked):
+    for (start, end, is_item), (*_, leads_list) in pairwise([*_paragraphs(masked), (0, 0, False)]):
         shown, written = masked[start:end], text[start:end]
         before, colon, after = shown.replace("：", ":").partition(":")
         if not is_item:
@@ -301,7 +303,7 @@ def _sentences(
             yield from (
                 (written[first:last], shown[first:last], False)
                 for first, last in _split(shown)
-                if written[first:last] != head or " " in head
+                if written[first:last] != head or (" " in head and not leads_list)
             )
 
 

@@ -153,6 +153,9 @@ def test_a_list_below_a_label_or_a_phrase_is_a_list_of_rules() -> None:
         "Never:\npush to main",
         "Never:\ndelete files",
     ]
+    assert rules("You must never do these things:\n- push to main") == [
+        "You must never do these things:\npush to main"
+    ]
 
 
 def test_a_rule_has_the_id_and_the_time_of_its_message() -> None:
