@@ -113,7 +113,7 @@ def path_command(as_json: AsJson = False) -> None:
 def _check_rules(path: KeyPath, text: str) -> None:
     """Permission rules have their own syntax, which the schema does not describe."""
     leaf = setting_keys.find_leaf(path)
-    if leaf is None or not leaf.is_list:
+    if leaf is None or not leaf.is_list or path[0] != "permissions":
         return
     from crushpy.permissions.rules import RuleSet
     from crushpy.tools.registry import tool_table

@@ -42,6 +42,13 @@ def test_config_set_value_is_read_and_listed_with_its_file(cli: Cli, home: Path)
     assert listed["model"] == "default"
 
 
+@pytest.mark.parametrize("key", ["sandbox.env", "mcp.files.tools.deny"])
+def test_a_list_that_has_no_permission_rules_is_set(cli: Cli, config: Path, key: str) -> None:
+    done = cli("config", "set", key, "MYAPP_*, SSH_AUTH_SOCK")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(cli("config", "get", key).stdout) == ["MYAPP_*", "SSH_AUTH_SOCK"]
+
+
 def test_a_models_key_is_set_and_got_by_its_toml_name(cli: Cli, config: Path) -> None:
     key = 'models."openai/gpt-5".context_window'
     lines(cli("config", "set", key, "100000"))
