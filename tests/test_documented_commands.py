@@ -12,11 +12,13 @@ from threading import Thread
 
 import pytest
 from support.command import Cli
+from support.foreign_files import write_claude, write_codex
 from support.web_browser import needs_chromium, open_web_browser
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(?:console|sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"^    (crushpy .*)$", re.MULTILINE)
 COMMAND = re.compile(r"(?:\$ )?crushpy (.*?)(?:\s+#.*|\s{3,}.*|\s+\|.*)?$")
 OPTIONAL = re.compile(r"\[([^\]|]*)[^\]]*\]")
 NOT_RUN = {
@@ -33,7 +35,9 @@ PLUGIN = {"name": "NAME", "version": "1.0.0", "description": "An example."}
 
 def commands(page: Path) -> list[str]:
     """The commands in its blocks, without comments; of alternatives in brackets the first."""
-    lines = (line for block in BLOCK.findall(page.read_text()) for line in block.splitlines())
+    text = page.read_text()
+    blocks = (block for language, block in BLOCK.findall(text) if language in ("", "console", "sh", "bash"))
+    lines = [line for block in (*blocks, *INDENTED.findall(text)) for line in block.splitlines()]
     found = [OPTIONAL.sub(r"\1", match[1]) for line in lines if (match := COMMAND.match(line))]
     return [line for line in found if not any(why.match(line) for why in NOT_RUN.values())]
 
@@ -66,11 +70,21 @@ def prepared(cli: Cli, workspace: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
 def test_documented_commands_do_what_the_page_says(
-    page: Path, cli: Cli, prepared: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    page: Path, cli: Cli, prepared: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRUSHPY_MODEL", "demo/tour")
     for command in commands(page):
-        names = {**prepared, **({"MESSAGE": prepared["PROMPT"]} if "rewind" in command else {})}
+        names = {**prepared, "PATH": "."}
+        if "rewind" in command:
+            names["MESSAGE"] = prepared["PROMPT"]
+        elif "import" in command:
+            names |= {
+                "FILE": str(write_claude(tmp_path / "user")),
+                "PATH": str(write_codex(tmp_path / "user")),
+            }
+        elif "--revoke" in command:
+            cli("trust", ".")
+            names["ID"] = json.loads(cli("trust", "--list", "--json").stdout)[0]["id"]
         words = [names.get(word, word) for word in shlex.split(command)]
         done = cli(*words, timeout=120)
         expected = 3 if "--output=notes" in command else 0  # shown as what is asked about
@@ -78,7 +92,7 @@ def test_documented_commands_do_what_the_page_says(
 
 
 def test_the_commands_are_found() -> None:
-    assert sum(len(commands(page)) for page in PAGES) > 50
+    assert sum(len(commands(page)) for page in PAGES) > 65
     assert [commands(page) for page in PAGES if page.name == "audit.md"] == [["audit show"]]
 
 
