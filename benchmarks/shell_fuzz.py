@@ -37,6 +37,8 @@ from crushpy.tools.registry import tool_table
 
 ALLOWED, FREE, DENIED = "ok", "other", "bad"
 """Programs: covered by the allow rule, without a rule, and denied."""
+MISSPELT = {"time", "cmp", "comm", "head", "nl", "od", "tail", "tr"}
+"""A word before a program, and readers that damage to a word may spell. They need no rule."""
 VARIABLES = ("x", "y", "arr", "HOME", "PWD", "PATH", "IFS", "RANDOM", "SECONDS", "LINENO", "PS4", "BASH_ENV")
 SPECIAL = ("@", "*", "#", "?", "-", "$", "!", "_", "0", "1", "9", "10")
 OPERATORS = (
@@ -504,11 +506,7 @@ def find_escape(line: str, bash: Bash, workspace: Path) -> str:
     known = [list(each.words) for top in reading.commands for each in with_inner(top)]
     targets = [each.target for each in reading.redirects if each.writes]
     for ran in commands:
-        if ran[:1] in (
-            ["time"],
-            ["comm"],
-            ["tr"],
-        ):  # a program after `|`; readers, spelled by damage to words
+        if ran[0] in MISSPELT:
             continue
         if ran == ["id", "-u"]:  # by the machine's own /etc/profile, which `bash -l` reads
             continue
