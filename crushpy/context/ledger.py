@@ -5,7 +5,7 @@ bounded: the oldest facts of a kind are dropped and counted.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,8 @@ from crushpy.util.lazy_pattern import lazy_pattern
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
+MAX_COMMAND_CHARS = 50_000
+"""Of all commands together."""
 MAX_FILES = 2_000
 MAX_DECISIONS = 400
 MAX_NUMBERS = 1_000
@@ -247,7 +249,7 @@ class _Writer:
 
     def ledger(self) -> Ledger:
         before, asked = self._before, self._requests
-        commands, files = tuple(self._commands.values()), tuple(self._files.values())
+        commands, files = _bounded(self._commands), tuple(self._files.values())
         kept = (*asked[:1], *asked[1:][-MAX_REQUESTS:])
         rules, decisions, numbers = self._rules.rules, tuple(self._decisions), tuple(self._numbers)
         dropped = {
@@ -255,7 +257,7 @@ class _Writer:
             "decisions": max(0, len(decisions) - MAX_DECISIONS),
             "numbers": max(0, len(numbers) - MAX_NUMBERS),
             "requests": len(asked) - len(kept),
-            "commands": max(0, len(commands) - MAX_COMMANDS),
+            "commands": len(self._commands) - len(commands),
             "files": max(0, len(files) - MAX_FILES),
             "loaded": max(0, len(self._loaded) - MAX_LOADED),
         }
@@ -264,7 +266,7 @@ class _Writer:
         return Ledger(
             self._clock,
             kept,
-            _bounded(commands),
+            commands,
             files[-MAX_FILES:],
             self._last_test,
             self._green_at,
@@ -289,8 +291,12 @@ class _Writer:
         return {source: tuple(names) for source, names in by_source.items()}
 
 
-def _bounded(commands: Sequence[RunFact]) -> tuple[RunFact, ...]:
-    """At most `MAX_COMMANDS`: those that succeeded are dropped first, then the oldest failing ones."""
-    kept = sorted(commands, key=lambda run: (run.failed, run.number))[-MAX_COMMANDS:]
-    texts = {run.text for run in kept}
-    return tuple(run for run in commands if run.text in texts)
+def _bounded(commands: Mapping[str, RunFact]) -> tuple[RunFact, ...]:
+    """Those there is room for: the failing ones first, then the latest."""
+    latest = sorted(commands.values(), key=lambda run: (run.failed, run.number), reverse=True)
+    kept, room = set[str](), MAX_COMMAND_CHARS
+    for run in latest[:MAX_COMMANDS]:
+        if len(run.text) <= room:
+            kept.add(run.text)
+            room -= len(run.text)
+    return tuple(run for run in commands.values() if run.text in kept)

@@ -106,6 +106,13 @@ def test_ledger_survives_a_json_round_trip(history: list[Message]) -> None:
     assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
 
 
+def test_long_commands_are_dropped_where_all_together_are_too_long() -> None:
+    long = "echo " + "x" * (ledgers.MAX_COMMAND_CHARS // 2)
+    ledger = grown([*ran("make"), *ran(f"{long}1"), *ran(f"{long}2"), *ran("ls")])
+    assert [run.text for run in ledger.commands] == ["make", f"{long}2", "ls"]
+    assert ledger.dropped == {"commands": 1}
+
+
 def test_ledger_is_bounded_and_counts_dropped_facts() -> None:
     many = [message for number in range(ledgers.MAX_COMMANDS + 5) for message in ran(f"echo {number}")]
     ledger = grown([user("first"), *many], [user("second")])
