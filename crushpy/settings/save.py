@@ -222,13 +222,31 @@ def _put(table: Any, name: str, value: Any) -> None:
 
 
 def _with_top_key(text: str, name: str, value: object) -> str:
-    """A new top-level key: above all others, below the comment that the file begins with."""
+    """A new top-level key: after the last such key, before the first table and its comments."""
     end = "\r\n" if "\r\n" in text else "\n"
-    comment = re.match(r"((#.*\n)+(\r?\n|\Z))?", text)
-    above = comment[0] if comment else ""
-    below = text[len(above) :]
-    gap = end if below.startswith("[") else ""
-    return f"{above}{spell((name,))} = {toml_value(value)}{end}{gap}{below}"
+    line = f"{spell((name,))} = {toml_value(value)}{end}"
+    # The text before a header is valid TOML; before a bracket inside a list or string it is not.
+    brackets = (match.start() for match in re.finditer(r"^[ \t]*\[", text, re.MULTILINE))
+    start = next((at for at in brackets if _is_toml(text[:at])), len(text))
+    head, tables = text[:start], text[start:]
+    lines = head.splitlines(keepends=True)
+    while tables and lines and lines[-1].lstrip().startswith("#") and _is_toml("".join(lines[:-1])):
+        tables = lines.pop() + tables
+    kept = "".join(lines).rstrip()
+    if kept:
+        last, blank_after = kept.splitlines()[-1].lstrip(), lines[-1].strip() == ""
+        kept += end * 2 if last.startswith("#") and blank_after else end
+    return kept + line + (end + tables if tables else "")
+
+
+def _is_toml(text: str) -> bool:
+    import tomllib
+
+    try:
+        tomllib.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 # --- reading back ---------------------------------------------------------------------------------------

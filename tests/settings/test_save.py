@@ -158,8 +158,7 @@ def test_comments_order_and_blank_lines_stay(config: Path) -> None:
     set_value(Paths(), "permissions.private_hosts", "true")
     set_value(Paths(), "tasks.context_strategy", "summarized")
     expected = (
-        WRITTEN.replace("# My settings.\n\n", '# My settings.\n\nsmall_model = "e/f"\n')
-        .replace('model = "a/b"   # until May\n', 'model = "c/d"   # until May\n')
+        WRITTEN.replace('model = "a/b"   # until May\n', 'model = "c/d"   # until May\nsmall_model = "e/f"\n')
         .replace('method = "llm"  # I like this\n', 'method = "auto"  # I like this\nthreshold = 0.5\n')
         .replace('"bash(git log)",\n]\n', '"bash(git log)",\n]\nprivate_hosts = true\n')
     )
@@ -178,12 +177,12 @@ def test_comments_order_and_blank_lines_stay(config: Path) -> None:
         ("", 'model = "x"\n'),
         ("# mine\n", '# mine\nmodel = "x"\n'),
         ("# mine\n\n[tasks]\n", '# mine\n\nmodel = "x"\n\n[tasks]\n'),
-        ("# about tasks\n[tasks]\n", 'model = "x"\n# about tasks\n[tasks]\n'),
-        ('provider = "auto"\n\n\n[tasks]\n', 'model = "x"\nprovider = "auto"\n\n\n[tasks]\n'),
-        ('small_model = "s"', 'model = "x"\nsmall_model = "s"'),
+        ("# about tasks\n[tasks]\n", 'model = "x"\n\n# about tasks\n[tasks]\n'),
+        ('provider = "auto"\n\n\n[tasks]\n', 'provider = "auto"\nmodel = "x"\n\n[tasks]\n'),
+        ('small_model = "s"', 'small_model = "s"\nmodel = "x"\n'),
         ("# a\r\n\r\n[tasks]\r\n", '# a\r\n\r\nmodel = "x"\r\n\r\n[tasks]\r\n'),
-        ("y = [\n[1],\n]\n[tasks]\n", 'model = "x"\ny = [\n[1],\n]\n[tasks]\n'),
-        ('y = """\n[tasks]\n# no"""\n[tasks]\n', 'model = "x"\ny = """\n[tasks]\n# no"""\n[tasks]\n'),
+        ("y = [\n[1],\n]\n[tasks]\n", 'y = [\n[1],\n]\nmodel = "x"\n\n[tasks]\n'),
+        ('y = """\n[tasks]\n# no"""\n[tasks]\n', 'y = """\n[tasks]\n# no"""\nmodel = "x"\n\n[tasks]\n'),
     ],
 )
 def test_a_new_key_outside_tables_finds_its_place(before: str, after: str) -> None:
