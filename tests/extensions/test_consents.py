@@ -95,6 +95,7 @@ def test_definitions_name_every_script_that_a_command_starts(tmp_path: Path) -> 
     assert define((), ("node x.js",), tmp_path, "sub").startswith("sub/x.js sha256:")
 
 
+@pytest.mark.outside_tmp
 @needs_sandbox
 def test_pins_of_definitions_survive_a_server_of_the_same_name_elsewhere(
     run: Run, llm: ScriptedLLM, tmp_path: Path

@@ -21,6 +21,7 @@ from crushpy.sandbox.finding import find_sandbox
 STAND_IN = Path(__file__).parents[1] / "support" / "lsp_stand_in.py"
 HEADER = "[From crushpy: diagnostics after edits]"
 pytestmark = [
+    pytest.mark.outside_tmp,
     pytest.mark.slow,
     pytest.mark.skipif(not find_sandbox("on").on, reason="language servers need a sandbox"),
 ]

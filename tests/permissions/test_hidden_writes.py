@@ -13,6 +13,8 @@ from crushpy.permissions.decision import Decision, ExecutionContext
 from crushpy.permissions.rules import RuleSet, in_mode
 from crushpy.tools.registry import tool_table
 
+pytestmark = pytest.mark.outside_tmp
+
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

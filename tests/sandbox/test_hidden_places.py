@@ -15,6 +15,8 @@ from crushpy.core.access import Privileges
 from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
 from crushpy.sandbox.hidden_paths import hidden_places, holds_variables, secrets, variable_files
 
+pytestmark = pytest.mark.outside_tmp
+
 __all__ = ["each_sandbox"]
 
 ENTRIES = [name for group in hidden_places().places.values() for name in group]

@@ -16,7 +16,7 @@ from crushpy.sandbox.supervisor_handle import SupervisedCommand
 from crushpy.tools.files.locate import locate
 from crushpy.tools.shell.process import cannot_kill
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.outside_tmp]
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from crushpy.engine.approvals import Answer
 from crushpy.sandbox import finding
 from crushpy.sandbox.finding import Sandbox, find_sandbox, working_sandbox
 
+pytestmark = pytest.mark.outside_tmp
+
 PYTHON = sys.executable
 
 

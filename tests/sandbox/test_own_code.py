@@ -12,6 +12,8 @@ import crushpy
 from crushpy.core.own_code import own_code
 from crushpy.sandbox.finding import Sandbox
 
+pytestmark = pytest.mark.outside_tmp
+
 __all__ = ["each_sandbox"]
 
 ROOT = Path(crushpy.__file__).parents[1]

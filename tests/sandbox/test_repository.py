@@ -11,7 +11,10 @@ from confined import bash, confined, needs_sandbox
 from crushpy.core.access import Privileges
 from crushpy.sandbox.repository import git_folders
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    pytest.mark.outside_tmp,
+]
 
 
 def git(folder: Path, *words: str) -> None:

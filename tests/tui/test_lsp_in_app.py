@@ -14,7 +14,7 @@ from crushpy.permissions.trust import add_trusted
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.tui.screens.overlay import PanelScreen
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside_tmp]
 
 __all__ = ["start"]
 STAND_IN = Path(__file__).parents[1] / "support" / "lsp_stand_in.py"
