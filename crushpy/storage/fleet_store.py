@@ -17,13 +17,17 @@ from crushpy.storage.generated.rows import FleetTaskRow
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.record_store import write_output
 from crushpy.storage.records import ListedTask
-from crushpy.storage.session_rows import from_row, json_text, new_values, to_row
+from crushpy.storage.session_rows import from_row, json_text, to_row
 from crushpy.storage.storage_thread import Subject, stored, written
 
 WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
 """A worker without a heartbeat for this time counts as dead."""
 QUEUE_SCHEMA = "crushpy_queue"
 """Holds the tables of the job queue."""
+_CHANGEABLE = (
+    *("token", "worker", "deaths", "queued", "stuck"),
+    *("line", "question", "answer", "inbox", "stopped"),
+)
 
 
 class FleetTask(Data, frozen=True):
@@ -277,7 +281,7 @@ class FleetStore(Subject):
 
     def _set(self, root_id: str, number: int, **changes: Any) -> None:
         """Changes columns of a task: `queued`, or `stuck`, what no worker has for it."""
-        values = new_values(sql.UPDATE_FLEET_TASK, changes)
+        values = {f"new_{name}": changes.get(name) for name in _CHANGEABLE}
         self._db.execute(sql.UPDATE_FLEET_TASK, root=root_id, number=number, **values)
 
     mark = stored(_set)

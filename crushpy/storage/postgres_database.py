@@ -7,6 +7,7 @@ continue. Below: the server's errors, its state for `crushpy doctor`, and its sc
 
 import logging
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -300,6 +301,7 @@ def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
 # --- its state
 
 OLDEST_SERVER = 14
+SLOW_QUERY_S = 0.05
 _STATE = Path(__file__).with_name("server_state.sql").read_text().encode()
 
 
@@ -332,6 +334,12 @@ def _examine(connection: psycopg.Connection[Any], place: str) -> Iterator[Findin
         yield "fail", "the role may not create the schema crushpy", hint
     else:
         yield from _examine_tables(connection, version, state)
+    start = time.perf_counter()
+    connection.execute("SELECT 1")
+    latency = time.perf_counter() - start
+    advice = "Every write takes about ten queries: a closer server makes turns faster."
+    slow = latency >= SLOW_QUERY_S
+    yield "warn" if slow else "ok", f"{latency * 1000:.1f} ms per query", advice if slow else ""
 
 
 def _examine_tables(connection: psycopg.Connection[Any], version: int, state: Any) -> Iterator[Finding]:

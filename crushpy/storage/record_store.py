@@ -196,7 +196,9 @@ class UsageStore(Subject):
     @stored
     def sum_conversation(self, root_id: str) -> Usage:
         """The usage of all sessions of a conversation: also of tasks, branches, and undone ones."""
-        return usage_figures(self._db.execute(sql.SUM_CONVERSATION_USAGE, root=root_id).one())
+        used = usage_figures(self._db.execute(sql.SUM_CONVERSATION_USAGE, root=root_id).one())
+        # What summaries of reports cost, as earlier versions stored it.
+        return used + Usage(cost=self._db.execute(sql.SUM_SUMMARY_COST, root=root_id).scalar())
 
     async def sum_project(self, folder: str, root_id: str, moment: float) -> Usage:
         """The usage since a moment of today: of the conversations below a folder, and of one more."""

@@ -3,7 +3,6 @@
 Functions for the storage thread, inside the transaction of the caller if they write.
 """
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -21,11 +20,13 @@ from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import SessionRow
 from crushpy.storage.records import EVERYTHING, SessionInfo, StorageError
-from crushpy.storage.statement import Statement
 
 decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 Value = TypeVar("Value", bound=msgspec.Struct)
-_NEW_VALUE = re.compile(r":new_(\w+)")
+_CHANGEABLE = (
+    *("title", "model", "compaction", "mode", "budget", "todos", "grants", "breaker"),
+    *("system_hash", "end_reason", "ended_at"),
+)
 
 
 def json_text(value: object) -> str:
@@ -96,13 +97,8 @@ def insert_session(db: Database, info: SessionInfo) -> None:
 
 def change_session(db: Database, session_id: str, row: Mapping[str, Any]) -> None:
     """Changes what can change in a session and is in `row` and not None; `ended_at` with the `end_reason`."""
-    values = new_values(sql.UPDATE_SESSION, row)
+    values = {f"new_{name}": row.get(name) for name in _CHANGEABLE}
     require_session(db, db.execute(sql.UPDATE_SESSION, session=session_id, **values).rowcount, session_id)
-
-
-def new_values(statement: Statement[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters `new_...` of a statement; None for what is not given."""
-    return {f"new_{name}": given.get(name) for name in _NEW_VALUE.findall(statement.sql + statement.postgres)}
 
 
 def require_session(db: Database, found: int | None, session_id: str) -> None:

@@ -7,31 +7,11 @@ it, with the statements in `queries/`, into `generated/`.
 
 import re
 from functools import partial
-from types import NoneType, UnionType
-from typing import Union, get_args, get_origin
 
-import msgspec
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    PrimaryKeyConstraint,
-    Sequence,
-    Text,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import BigInteger, Float, Index, Integer, LargeBinary, Sequence, Text, UniqueConstraint, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
-
-from crushpy.core.boundary import StoredBoundary
-from crushpy.core.messages import Message, MessageOverride, Pin
-from crushpy.core.timeline_notes import TimelineNote
-from crushpy.undo.states import RecordedChange
 
 TEXT = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 """Compared byte by byte in both databases."""
@@ -42,12 +22,12 @@ POSTGRES_ONLY = {"info": {"only": "postgresql"}}
 
 def _column(sa_type, default: str | float | None = None, **options):
     """Defaults are the server's: one of Python's would become a required parameter of every insert."""
-    spelled = text(f"'{default}'" if isinstance(default, str) else str(default).lower())
+    spelled = text(f"'{default}'" if isinstance(default, str) else str(default))
     extra = {} if default is None else {"sa_column_kwargs": {"server_default": spelled}}
     return Field(sa_type=sa_type, **extra, **options)
 
 
-_text, _integer, _float, _boolean = (partial(_column, kind) for kind in (TEXT, INTEGER, FLOAT, Boolean))
+_text, _integer, _float = (partial(_column, kind) for kind in (TEXT, INTEGER, FLOAT))
 _json = _text
 
 
@@ -69,20 +49,6 @@ class Table(SQLModel):
     @declared_attr.directive
     def __tablename__(cls) -> str:  # noqa: N805
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Table")).lower()
-
-
-def _columns_of(value: type[msgspec.Struct], **defaults: str | float):
-    """A base class with a column for each field of `value`, whose documentation is there. What is not a text,
-    a number or a truth value is JSON. `defaults` are the server's."""
-    columns: dict[str, object] = {"__annotations__": {}, "__module__": __name__}
-    for field in msgspec.structs.fields(value):
-        is_union = get_origin(field.type) in (Union, UnionType)
-        kinds = get_args(field.type) if is_union else (field.type,)
-        plain = next((kind for kind in (bool, int, float) if kind in kinds), str)
-        make = {bool: _boolean, int: _integer, float: _float, str: _text}[plain]
-        columns["__annotations__"][field.name] = plain | None if NoneType in kinds else plain
-        columns[field.name] = make(defaults.get(field.name))
-    return type(Table)(f"{value.__name__}Columns", (Table,), columns)
 
 
 class SessionTable(Table, table=True):
@@ -162,7 +128,7 @@ class ConversationTable(Table, table=True):
     imported: str = _text()
 
 
-class MessageTable(_columns_of(Message), table=True):
+class MessageTable(Table, table=True):
     """Append-only: no statement of ours changes a stored message."""
 
     __table_args__ = (UniqueConstraint("session_id", "seq"),)
@@ -173,6 +139,13 @@ class MessageTable(_columns_of(Message), table=True):
     session_id: str = _session_key()
     seq: int = _integer()
     """1, 2, 3, ... within its session."""
+    role: str = _text()
+    parts: str = _json()
+    model: str = _text()
+    usage: str | None = _json()
+    finish: str = _text()
+    tokens: int = _integer()
+    created_at: float = _float()
 
 
 class MessageFactTable(Table, table=True):
@@ -217,17 +190,35 @@ class ToolRunTable(Table, table=True):
     """The tool message with its result."""
 
 
-class BoundaryTable(
-    _columns_of(StoredBoundary, lineage="[0,0]", prepared=False, moment="", waited_ms=0, threshold=0.0),
-    table=True,
-):
-    """The moment one session ended and its child opened."""
+class BoundaryTable(Table, table=True):
+    """The moment one session ended and its child opened. The fields are those of `StoredBoundary`."""
 
     __table_args__ = (Index("boundary_by_parent", "parent_id"), Index("boundary_by_child", "child_id"))
 
     id: str = _text(primary_key=True)
     parent_id: str = _session_key()
     child_id: str = _session_key()
+    trigger: str = _text()
+    created_at: float = _float()
+    tail: str = _json()
+    summary_source: str = _text()
+    summary_model: str = _text()
+    template: str = _text()
+    template_hash: str = _text()
+    tokens_before: int = _integer()
+    tokens_after: int = _integer()
+    reported_after: int | None = _integer()
+    cost: float = _float()
+    seconds: float = _float()
+    truncated_chars: int = _integer()
+    problem: str = _text()
+    facts: str = _json()
+    undone_at: float | None = _float()
+    lineage: str = _json("[0,0]")
+    prepared: bool = Field(sa_column_kwargs={"server_default": text("false")})
+    moment: str = _text("")
+    waited_ms: int = _integer(0)
+    threshold: float = _float(0.0)
 
 
 class LedgerTable(Table, table=True):
@@ -264,18 +255,25 @@ class TaskResultTable(Table, table=True):
     id: str = _text(primary_key=True)
     session_id: str = _session_key()
     raw: str = _text()
-    created_at: float = _float()
     context_summary: str | None = _text()
     summary_model: str = _text()
     cost: float = _float()
+    created_at: float = _float()
 
 
-class MessageOverrideTable(_columns_of(MessageOverride, kind="shorten", made_after="", text=""), table=True):
+class MessageOverrideTable(Table, table=True):
     """How the requests of a session show one message. The message itself is never changed."""
 
-    __table_args__ = (PrimaryKeyConstraint("session_id", "message_id"),)
-
-    session_id: str = _session_key()
+    session_id: str = _session_key(primary_key=True)
+    message_id: str = _text(primary_key=True)
+    head: int = _integer()
+    tail: int = _integer()
+    kind: str = _text("shorten")
+    """As in `MessageOverride`."""
+    made_after: str = _text("")
+    """The last message of the session when it was made."""
+    text: str = _text("")
+    """Of a renewed seed: the seed, as JSON."""
 
 
 class ContextStatusTable(Table, table=True):
@@ -289,15 +287,20 @@ class ContextStatusTable(Table, table=True):
     """JSON; empty if the tools did not change."""
 
 
-class PinTable(_columns_of(Pin), table=True):
+class PinTable(Table, table=True):
     """Text that the user wants carried across every boundary of a conversation."""
 
-    __table_args__ = (PrimaryKeyConstraint("root_id", "number"),)
+    root_id: str = _session_key(primary_key=True)
+    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    kind: str = _text()
+    """text, file or message."""
+    text: str = _text()
+    source: str = _text()
+    """The file's path, or the message's id."""
+    created_at: float = _float()
 
-    root_id: str = _session_key()
 
-
-class FileChangeTable(_columns_of(RecordedChange), table=True):
+class FileChangeTable(Table, table=True):
     """The effect of one call, or one restoration, on one file. The bytes are kept beside the database."""
 
     __table_args__ = (
@@ -309,9 +312,24 @@ class FileChangeTable(_columns_of(RecordedChange), table=True):
     number: int | None = _integer(primary_key=True)
     root_id: str = _session_key()
     session_id: str = _session_key()
+    message_number: int = _integer()
+    """The message it belongs to."""
+    call_id: str = _text()
+    source: str = _text()
+    """The tool that made it; undo, redo or rewind."""
+    path: str = _text()
+    before: str = _json()
+    after: str | None = _text()
+    """JSON; NULL while it is being made."""
+    batch: str = _text()
+    reverses: str = _text()
+    """Of a redo: the batch it reverses."""
+    machine: str = _text()
+    host: str = _text()
+    created_at: float = _float()
 
 
-class TimelineNoteTable(_columns_of(TimelineNote), table=True):
+class TimelineNoteTable(Table, table=True):
     """An event between messages, for people: an interruption, an error, a job that ended."""
 
     __table_args__ = (
@@ -321,6 +339,15 @@ class TimelineNoteTable(_columns_of(TimelineNote), table=True):
 
     number: int | None = _integer(primary_key=True)
     session_id: str = _session_key()
+    after: str = _text()
+    """The message it came after."""
+    early: bool
+    """It came before the calls of that message were shown."""
+    kind: str = _text()
+    """info, warning or error."""
+    text: str = _text()
+    hint: str = _text()
+    at: float = _float()
 
 
 class AuditTable(Table, table=True):
@@ -337,10 +364,18 @@ class AuditTable(Table, table=True):
     body: str = _json()
 
 
-class DraftTable(_columns_of(Message), table=True):
+class DraftTable(Table, table=True):
     """A reply that is still being received."""
 
     session_id: str = _session_key(primary_key=True)
+    id: str = _text()
+    role: str = _text()
+    parts: str = _text()
+    model: str = _text()
+    usage: str | None = _text()
+    finish: str = _text()
+    tokens: int = _integer()
+    created_at: float = _float()
 
 
 class TaskListTable(Table, table=True):
@@ -422,7 +457,7 @@ class FleetTaskTable(Table, table=True):
     """The worker that has or had it last."""
     deaths: str = _json("[]")
     """Attempts that ended without a result, in words."""
-    queued: bool = _boolean(False)
+    queued: bool = Field(sa_column_kwargs={"server_default": text("false")})
     """A job for it was deferred."""
     stuck: str = _text("")
     """What no worker has."""
@@ -434,7 +469,7 @@ class FleetTaskTable(Table, table=True):
     answer: str = _text("")
     inbox: str = _json("[]")
     """Prompts for its next step."""
-    stopped: bool = _boolean(False)
+    stopped: bool = Field(sa_column_kwargs={"server_default": text("false")})
 
 
 class FleetWorkerTable(Table, table=True):
@@ -450,7 +485,7 @@ class FleetWorkerTable(Table, table=True):
     lacks: str = _json("[]")
     """Models that it cannot serve, as far as known."""
     heartbeat: float = _float()
-    draining: bool = _boolean(False)
+    draining: bool = Field(sa_column_kwargs={"server_default": text("false")})
 
 
 lease_token = Sequence("lease_token", metadata=SQLModel.metadata)

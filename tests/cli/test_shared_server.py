@@ -157,7 +157,7 @@ def test_storage_copy_moves_everything_to_a_server_that_doctor_checks(
     assert "1 conversations, 2 messages" in moved.stdout
     assert session in cli("sessions", "list", "--all", env=desktop.env).stdout
     report = cli("doctor", env=desktop.env)
-    for words in ("reachable: postgresql://owner@", "pg_trgm", "tables of version"):
+    for words in ("reachable: postgresql://owner@", "pg_trgm", "tables of version", " ms "):
         assert words in report.stdout, report.stdout
     back = cli("storage", "copy", url, str(home / "back.db"), "--json")
     assert json.loads(back.stdout)["rows"]["message"] == 2

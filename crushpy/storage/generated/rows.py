@@ -23,40 +23,40 @@ class BoundaryRow(StatementRow, frozen=True, gc=False):
     parent_id: str
     child_id: str
     trigger: str
-    tokens_before: int
-    tokens_after: int
-    cost: float
-    seconds: float
+    created_at: float
+    tail: str
     summary_source: str
     summary_model: str
     template: str
+    template_hash: str
+    tokens_before: int
+    tokens_after: int
+    reported_after: int | None
+    cost: float
+    seconds: float
+    truncated_chars: int
     problem: str
+    facts: str
+    undone_at: float | None
     lineage: str
     prepared: bool
     moment: str
     waited_ms: int
     threshold: float
-    facts: str
-    created_at: float
-    tail: str
-    template_hash: str
-    truncated_chars: int
-    reported_after: int | None
-    undone_at: float | None
 
 
 class CandidateRow(StatementRow, frozen=True, gc=False):
-    role: str
-    parts: str
-    created_at: float
-    model: str
-    usage: str | None
-    finish: str
-    tokens: int
     number: int
     id: str
     session_id: str
     seq: int
+    role: str
+    parts: str
+    model: str
+    usage: str | None
+    finish: str
+    tokens: int
+    created_at: float
     root_id: str
     title: str
 
@@ -95,27 +95,27 @@ class ConversationUsageRow(StatementRow, frozen=True, gc=False):
 
 
 class DraftRow(StatementRow, frozen=True, gc=False):
+    session_id: str
     id: str
     role: str
     parts: str
-    created_at: float
     model: str
     usage: str | None
     finish: str
     tokens: int
-    session_id: str
+    created_at: float
 
 
 class FileChangeRow(StatementRow, frozen=True, gc=False):
-    path: str
-    before: str
-    after: str | None
     number: int
     root_id: str
     session_id: str
     message_number: int
     call_id: str
     source: str
+    path: str
+    before: str
+    after: str | None
     batch: str
     reverses: str
     machine: str
@@ -234,17 +234,17 @@ class MessagePlace(StatementRow, frozen=True, gc=False):
 
 
 class MessageRow(StatementRow, frozen=True, gc=False):
-    role: str
-    parts: str
-    created_at: float
-    model: str
-    usage: str | None
-    finish: str
-    tokens: int
     number: int
     id: str
     session_id: str
     seq: int
+    role: str
+    parts: str
+    model: str
+    usage: str | None
+    finish: str
+    tokens: int
+    created_at: float
 
 
 class MessageSessionRow(StatementRow, frozen=True, gc=False):

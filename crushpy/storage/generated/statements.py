@@ -347,7 +347,9 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     session.output_tokens - coalesce(reported.output_tokens, 0) AS output_tokens,
     session.cache_read_tokens - coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens,
     session.cache_write_tokens - coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens,
-    session.cost - coalesce(reported.cost, 0) AS cost
+    (session.cost - coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
+    FROM task_result
+    WHERE task_result.session_id = session.id), 0) AS cost
     FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
     input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
     cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
@@ -378,8 +380,10 @@ SUM_USAGE: Statement[UsageSumRow] = Statement(
     coalesce(reported.input_tokens, 0) AS input_tokens, session.output_tokens -
     coalesce(reported.output_tokens, 0) AS output_tokens, session.cache_read_tokens -
     coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens, session.cache_write_tokens -
-    coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens, session.cost -
-    coalesce(reported.cost, 0) AS cost
+    coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens, (session.cost -
+    coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
+    FROM task_result
+    WHERE task_result.session_id = session.id), 0) AS cost
     FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
     input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
     cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
@@ -406,6 +410,13 @@ SUM_CONVERSATION_USAGE: Statement[ConversationUsageRow] = Statement(
     coalesce(CAST(sum(session.cache_write_tokens) AS BIGINT), 0) AS cache_write_tokens,
     coalesce(CAST(sum(session.cost) AS DOUBLE PRECISION), 0) AS cost
     FROM session
+    WHERE session.root_id = :root
+    """,
+)
+SUM_SUMMARY_COST: Statement[Any] = Statement(
+    """
+    SELECT coalesce(sum(task_result.cost), 0) AS coalesce_1
+    FROM task_result JOIN session ON session.id = task_result.session_id
     WHERE session.root_id = :root
     """,
 )
@@ -440,65 +451,66 @@ LIST_FORKS: Statement[SessionRow] = Statement(
 )
 INSERT_BOUNDARY: Statement[Any] = Statement(
     """
-    INSERT INTO boundary (id, parent_id, child_id, "trigger", tokens_before, tokens_after, cost,
-    seconds, summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms,
-    threshold, facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at)
-    VALUES (:id, :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds,
-    :summary_source, :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms,
-    :threshold, :facts, :created_at, :tail, :template_hash, :truncated_chars, :reported_after,
-    :undone_at)
+    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold)
     """,
     postgres="""
-    INSERT INTO boundary (id, parent_id, child_id, trigger, tokens_before, tokens_after, cost, seconds,
-    summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms, threshold,
-    facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at) VALUES (:id,
-    :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds, :summary_source,
-    :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms, :threshold, :facts,
-    :created_at, :tail, :template_hash, :truncated_chars, :reported_after, :undone_at)
+    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold)
     """,
 )
 GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.id = :boundary
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.id = :boundary
     """,
 )
 FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.child_id = :session AND boundary."trigger" != 'return'
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.child_id = :session AND boundary.trigger != 'return'
     """,
@@ -537,47 +549,47 @@ FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
 )
 LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary."trigger" != 'return' ORDER BY boundary.created_at
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary.trigger != 'return' ORDER BY boundary.created_at
     """,
 )
 LIST_RETURNS: Statement[BoundaryRow] = Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary."trigger" = 'return' AND boundary.undone_at IS NULL ORDER
     BY boundary.created_at
     """,
     BoundaryRow,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root AND boundary.trigger = 'return' AND boundary.undone_at IS NULL ORDER
     BY boundary.created_at
@@ -608,8 +620,8 @@ FIND_LEDGER: Statement[Any] = Statement(
 )
 SAVE_OVERRIDE: Statement[Any] = Statement(
     """
-    INSERT INTO message_override (message_id, head, tail, kind, made_after, text, session_id) VALUES
-    (:message_id, :head, :tail, :kind, :made_after, :text, :session_id) ON CONFLICT (session_id,
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
+    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
     message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
     made_after = excluded.made_after, text = excluded.text
     """,
@@ -641,8 +653,8 @@ LIST_STATUSES: Statement[ContextStatusRow] = Statement(
 )
 INSERT_PIN: Statement[Any] = Statement(
     """
-    INSERT INTO pin (number, kind, text, source, created_at, root_id) VALUES (:number, :kind, :text,
-    :source, :created_at, :root_id)
+    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
+    :text, :source, :created_at)
     """,
 )
 LIST_PINS: Statement[Pin] = Statement(
@@ -663,17 +675,17 @@ DELETE_PIN: Statement[Any] = Statement(
 
 INSERT_MESSAGE: Statement[Any] = Statement(
     """
-    INSERT INTO message (role, parts, created_at, model, usage, finish, tokens, id, session_id, seq)
-    VALUES (:role, :parts, :created_at, :model, :usage, :finish, :tokens, :id, :session_id, (SELECT
-    coalesce(max(message.seq), 0) + 1 AS anon_1
+    INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
+    VALUES (:id, :session_id, (SELECT coalesce(max(message.seq), 0) + 1 AS anon_1
     FROM message
-    WHERE message.session_id = :of_session))
+    WHERE message.session_id = :of_session), :role, :parts, :model, :usage, :finish, :tokens,
+    :created_at)
     """,
 )
 LIST_MESSAGES: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq
     """,
@@ -681,8 +693,8 @@ LIST_MESSAGES: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session AND message.number <= :last ORDER BY message.seq
     """,
@@ -690,8 +702,8 @@ LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session AND (message.seq <= :many OR message.seq > (SELECT
     max(message.seq) AS max_1
@@ -702,23 +714,23 @@ LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
 )
 LIST_MESSAGES_BY_ID: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.id IN (SELECT value FROM json_each(:ids))
     """,
     MessageRow,
     postgres="""
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.id IN (SELECT jsonb_array_elements_text(CAST(:ids AS jsonb)))
     """,
 )
 GET_MESSAGE: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.id = :message
     """,
@@ -828,11 +840,11 @@ LIST_FACTS_UP_TO: Statement[ListFactsUpToRow] = Statement(
 )
 SAVE_DRAFT: Statement[Any] = Statement(
     """
-    INSERT INTO draft (id, role, parts, created_at, model, usage, finish, tokens, session_id) VALUES
-    (:id, :role, :parts, :created_at, :model, :usage, :finish, :tokens, :session_id) ON CONFLICT
-    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts,
-    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
-    excluded.finish, tokens = excluded.tokens
+    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
+    (:session_id, :id, :role, :parts, :model, :usage, :finish, :tokens, :created_at) ON CONFLICT
+    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts, model =
+    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
+    created_at = excluded.created_at
     """,
 )
 DELETE_DRAFT: Statement[Any] = Statement(
@@ -842,8 +854,8 @@ DELETE_DRAFT: Statement[Any] = Statement(
 )
 FIND_DRAFT: Statement[DraftRow] = Statement(
     """
-    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.session_id
+    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.created_at
     FROM draft
     WHERE draft.session_id = :session
     """,
@@ -873,8 +885,8 @@ END_TOOL_RUN: Statement[Any] = Statement(
 )
 LIST_UNINDEXED: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
     DESC LIMIT :many
     """,
@@ -882,16 +894,16 @@ LIST_UNINDEXED: Statement[MessageRow] = Statement(
 )
 LIST_UNINDEXED_OF_SESSIONS: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) ORDER BY index_queue.number
     DESC LIMIT :many
     """,
     MessageRow,
     postgres="""
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(:sessions AS jsonb))) ORDER BY
     index_queue.number DESC LIMIT :many
@@ -934,17 +946,17 @@ QUEUE_MESSAGE: Statement[Any] = Statement(
 )
 LIST_CANDIDATES: Statement[CandidateRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq,
-    session.root_id, session.title
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at, session.root_id,
+    session.title
     FROM message JOIN session ON session.id = message.session_id
     WHERE (message.number IN (SELECT value FROM json_each(:numbers))) AND session.kind != 'deleted'
     """,
     CandidateRow,
     postgres="""
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq,
-    session.root_id, session.title
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at, session.root_id,
+    session.title
     FROM message JOIN session ON session.id = message.session_id
     WHERE (message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS
     bigint))) AND session.kind != 'deleted'
@@ -994,8 +1006,8 @@ FIND_DELETED_SESSION: Statement[Any] = Statement(
 )
 LIST_FIRST_MESSAGES: Statement[MessageRow] = Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq LIMIT :many
     """,
@@ -1219,21 +1231,21 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
 ),
@@ -1254,23 +1266,23 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.session_id
+    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.created_at
     FROM draft ORDER BY draft.session_id LIMIT :many
     """,
 ),
     "file_change": Statement(
     """
-    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change ORDER BY file_change.number LIMIT :many
     """,
     postgres="""
-    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change ORDER BY file_change.number LIMIT :many
     """,
@@ -1299,22 +1311,21 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message ORDER BY message.number LIMIT :many
     """,
 ),
     "message_override": Statement(
     """
-    SELECT message_override.message_id, message_override.head, message_override.tail,
-    message_override.kind, message_override.made_after, message_override.text,
-    message_override.session_id
+    SELECT message_override.session_id, message_override.message_id, message_override.head,
+    message_override.tail, message_override.kind, message_override.made_after, message_override.text
     FROM message_override ORDER BY message_override.session_id, message_override.message_id LIMIT :many
     """,
 ),
     "pin": Statement(
     """
-    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at, pin.root_id
+    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
     FROM pin ORDER BY pin.root_id, pin.number LIMIT :many
     """,
 ),
@@ -1326,20 +1337,20 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
-    task_result.context_summary, task_result.summary_model, task_result.cost
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
+    task_result.summary_model, task_result.cost, task_result.created_at
     FROM task_result ORDER BY task_result.id LIMIT :many
     """,
 ),
     "timeline_note": Statement(
     """
-    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note."after",
-    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
+    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
+    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
     postgres="""
-    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
-    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
+    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
+    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note ORDER BY timeline_note.number LIMIT :many
     """,
 ),
@@ -1388,22 +1399,22 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger",
-    boundary.tokens_before, boundary.tokens_after, boundary.cost, boundary.seconds,
-    boundary.summary_source, boundary.summary_model, boundary.template, boundary.problem,
-    boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms, boundary.threshold,
-    boundary.facts, boundary.created_at, boundary.tail, boundary.template_hash,
-    boundary.truncated_chars, boundary.reported_after, boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
     postgres="""
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.tokens_before,
-    boundary.tokens_after, boundary.cost, boundary.seconds, boundary.summary_source,
-    boundary.summary_model, boundary.template, boundary.problem, boundary.lineage, boundary.prepared,
-    boundary.moment, boundary.waited_ms, boundary.threshold, boundary.facts, boundary.created_at,
-    boundary.tail, boundary.template_hash, boundary.truncated_chars, boundary.reported_after,
-    boundary.undone_at
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
@@ -1428,25 +1439,25 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    SELECT draft.id, draft.role, draft.parts, draft.created_at, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.session_id
+    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
+    draft.tokens, draft.created_at
     FROM draft
     WHERE (draft.session_id) > (:after_session_id) ORDER BY draft.session_id LIMIT :many
     """,
 ),
     "file_change": Statement(
     """
-    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
     """,
     postgres="""
-    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE (file_change.number) > (:after_number) ORDER BY file_change.number LIMIT :many
@@ -1480,17 +1491,16 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    SELECT message.role, message.parts, message.created_at, message.model, message.usage,
-    message.finish, message.tokens, message.number, message.id, message.session_id, message.seq
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE (message.number) > (:after_number) ORDER BY message.number LIMIT :many
     """,
 ),
     "message_override": Statement(
     """
-    SELECT message_override.message_id, message_override.head, message_override.tail,
-    message_override.kind, message_override.made_after, message_override.text,
-    message_override.session_id
+    SELECT message_override.session_id, message_override.message_id, message_override.head,
+    message_override.tail, message_override.kind, message_override.made_after, message_override.text
     FROM message_override
     WHERE (message_override.session_id, message_override.message_id) > (:after_session_id,
     :after_message_id) ORDER BY message_override.session_id, message_override.message_id LIMIT :many
@@ -1498,7 +1508,7 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "pin": Statement(
     """
-    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at, pin.root_id
+    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
     FROM pin
     WHERE (pin.root_id, pin.number) > (:after_root_id, :after_number) ORDER BY pin.root_id, pin.number
     LIMIT :many
@@ -1513,22 +1523,22 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
-    task_result.context_summary, task_result.summary_model, task_result.cost
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
+    task_result.summary_model, task_result.cost, task_result.created_at
     FROM task_result
     WHERE (task_result.id) > (:after_id) ORDER BY task_result.id LIMIT :many
     """,
 ),
     "timeline_note": Statement(
     """
-    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note."after",
-    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
+    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
+    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note
     WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
     postgres="""
-    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
-    timeline_note.early, timeline_note.at, timeline_note.number, timeline_note.session_id
+    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
+    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
     FROM timeline_note
     WHERE (timeline_note.number) > (:after_number) ORDER BY timeline_note.number LIMIT :many
     """,
@@ -1584,37 +1594,38 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "boundary": Statement(
     """
-    INSERT INTO boundary (id, parent_id, child_id, "trigger", tokens_before, tokens_after, cost,
-    seconds, summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms,
-    threshold, facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at)
-    VALUES (:id, :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds,
-    :summary_source, :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms,
-    :threshold, :facts, :created_at, :tail, :template_hash, :truncated_chars, :reported_after,
-    :undone_at) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
-    excluded.child_id, "trigger" = excluded."trigger", tokens_before = excluded.tokens_before,
-    tokens_after = excluded.tokens_after, cost = excluded.cost, seconds = excluded.seconds,
-    summary_source = excluded.summary_source, summary_model = excluded.summary_model, template =
-    excluded.template, problem = excluded.problem, lineage = excluded.lineage, prepared =
-    excluded.prepared, moment = excluded.moment, waited_ms = excluded.waited_ms, threshold =
-    excluded.threshold, facts = excluded.facts, created_at = excluded.created_at, tail = excluded.tail,
-    template_hash = excluded.template_hash, truncated_chars = excluded.truncated_chars, reported_after =
-    excluded.reported_after, undone_at = excluded.undone_at
+    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    excluded.child_id, "trigger" = excluded."trigger", created_at = excluded.created_at, tail =
+    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
+    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
+    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
+    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
+    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
+    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
+    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
     postgres="""
-    INSERT INTO boundary (id, parent_id, child_id, trigger, tokens_before, tokens_after, cost, seconds,
-    summary_source, summary_model, template, problem, lineage, prepared, moment, waited_ms, threshold,
-    facts, created_at, tail, template_hash, truncated_chars, reported_after, undone_at) VALUES (:id,
-    :parent_id, :child_id, :trigger, :tokens_before, :tokens_after, :cost, :seconds, :summary_source,
-    :summary_model, :template, :problem, :lineage, :prepared, :moment, :waited_ms, :threshold, :facts,
-    :created_at, :tail, :template_hash, :truncated_chars, :reported_after, :undone_at) ON CONFLICT (id)
-    DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
-    excluded.trigger, tokens_before = excluded.tokens_before, tokens_after = excluded.tokens_after, cost
-    = excluded.cost, seconds = excluded.seconds, summary_source = excluded.summary_source, summary_model
-    = excluded.summary_model, template = excluded.template, problem = excluded.problem, lineage =
-    excluded.lineage, prepared = excluded.prepared, moment = excluded.moment, waited_ms =
-    excluded.waited_ms, threshold = excluded.threshold, facts = excluded.facts, created_at =
-    excluded.created_at, tail = excluded.tail, template_hash = excluded.template_hash, truncated_chars =
-    excluded.truncated_chars, reported_after = excluded.reported_after, undone_at = excluded.undone_at
+    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    excluded.child_id, trigger = excluded.trigger, created_at = excluded.created_at, tail =
+    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
+    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
+    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
+    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
+    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
+    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
+    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
 ),
     "context_status": Statement(
@@ -1636,31 +1647,31 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "draft": Statement(
     """
-    INSERT INTO draft (id, role, parts, created_at, model, usage, finish, tokens, session_id) VALUES
-    (:id, :role, :parts, :created_at, :model, :usage, :finish, :tokens, :session_id) ON CONFLICT
-    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts,
-    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
-    excluded.finish, tokens = excluded.tokens
+    INSERT INTO draft (session_id, id, role, parts, model, usage, finish, tokens, created_at) VALUES
+    (:session_id, :id, :role, :parts, :model, :usage, :finish, :tokens, :created_at) ON CONFLICT
+    (session_id) DO UPDATE SET id = excluded.id, role = excluded.role, parts = excluded.parts, model =
+    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
+    created_at = excluded.created_at
     """,
 ),
     "file_change": Statement(
     """
-    INSERT INTO file_change (path, "before", "after", number, root_id, session_id, message_number,
-    call_id, source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after,
-    :number, :root_id, :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine,
-    :host, :created_at) ON CONFLICT (number) DO UPDATE SET path = excluded.path, "before" =
-    excluded."before", "after" = excluded."after", root_id = excluded.root_id, session_id =
-    excluded.session_id, message_number = excluded.message_number, call_id = excluded.call_id, source =
-    excluded.source, batch = excluded.batch, reverses = excluded.reverses, machine = excluded.machine,
-    host = excluded.host, created_at = excluded.created_at
+    INSERT INTO file_change (number, root_id, session_id, message_number, call_id, source, path,
+    "before", "after", batch, reverses, machine, host, created_at) VALUES (:number, :root_id,
+    :session_id, :message_number, :call_id, :source, :path, :before, :after, :batch, :reverses,
+    :machine, :host, :created_at) ON CONFLICT (number) DO UPDATE SET root_id = excluded.root_id,
+    session_id = excluded.session_id, message_number = excluded.message_number, call_id =
+    excluded.call_id, source = excluded.source, path = excluded.path, "before" = excluded."before",
+    "after" = excluded."after", batch = excluded.batch, reverses = excluded.reverses, machine =
+    excluded.machine, host = excluded.host, created_at = excluded.created_at
     """,
     postgres="""
-    INSERT INTO file_change (path, before, after, number, root_id, session_id, message_number, call_id,
-    source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :number,
-    :root_id, :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine, :host,
-    :created_at) ON CONFLICT (number) DO UPDATE SET path = excluded.path, before = excluded.before,
-    after = excluded.after, root_id = excluded.root_id, session_id = excluded.session_id, message_number
-    = excluded.message_number, call_id = excluded.call_id, source = excluded.source, batch =
+    INSERT INTO file_change (number, root_id, session_id, message_number, call_id, source, path, before,
+    after, batch, reverses, machine, host, created_at) VALUES (:number, :root_id, :session_id,
+    :message_number, :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host,
+    :created_at) ON CONFLICT (number) DO UPDATE SET root_id = excluded.root_id, session_id =
+    excluded.session_id, message_number = excluded.message_number, call_id = excluded.call_id, source =
+    excluded.source, path = excluded.path, before = excluded.before, after = excluded.after, batch =
     excluded.batch, reverses = excluded.reverses, machine = excluded.machine, host = excluded.host,
     created_at = excluded.created_at
     """,
@@ -1693,27 +1704,27 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "message": Statement(
     """
-    INSERT INTO message (role, parts, created_at, model, usage, finish, tokens, number, id, session_id,
-    seq) VALUES (:role, :parts, :created_at, :model, :usage, :finish, :tokens, :number, :id,
-    :session_id, :seq) ON CONFLICT (number) DO UPDATE SET role = excluded.role, parts = excluded.parts,
-    created_at = excluded.created_at, model = excluded.model, usage = excluded.usage, finish =
-    excluded.finish, tokens = excluded.tokens, id = excluded.id, session_id = excluded.session_id, seq =
-    excluded.seq
+    INSERT INTO message (number, id, session_id, seq, role, parts, model, usage, finish, tokens,
+    created_at) VALUES (:number, :id, :session_id, :seq, :role, :parts, :model, :usage, :finish,
+    :tokens, :created_at) ON CONFLICT (number) DO UPDATE SET id = excluded.id, session_id =
+    excluded.session_id, seq = excluded.seq, role = excluded.role, parts = excluded.parts, model =
+    excluded.model, usage = excluded.usage, finish = excluded.finish, tokens = excluded.tokens,
+    created_at = excluded.created_at
     """,
 ),
     "message_override": Statement(
     """
-    INSERT INTO message_override (message_id, head, tail, kind, made_after, text, session_id) VALUES
-    (:message_id, :head, :tail, :kind, :made_after, :text, :session_id) ON CONFLICT (session_id,
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after, text) VALUES
+    (:session_id, :message_id, :head, :tail, :kind, :made_after, :text) ON CONFLICT (session_id,
     message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind,
     made_after = excluded.made_after, text = excluded.text
     """,
 ),
     "pin": Statement(
     """
-    INSERT INTO pin (number, kind, text, source, created_at, root_id) VALUES (:number, :kind, :text,
-    :source, :created_at, :root_id) ON CONFLICT (root_id, number) DO UPDATE SET kind = excluded.kind,
-    text = excluded.text, source = excluded.source, created_at = excluded.created_at
+    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
+    :text, :source, :created_at) ON CONFLICT (root_id, number) DO UPDATE SET kind = excluded.kind, text
+    = excluded.text, source = excluded.source, created_at = excluded.created_at
     """,
 ),
     "task_list": Statement(
@@ -1725,25 +1736,25 @@ SAVE_ROW: dict[str, Statement[Any]] = {
 ),
     "task_result": Statement(
     """
-    INSERT INTO task_result (id, session_id, raw, created_at, context_summary, summary_model, cost)
-    VALUES (:id, :session_id, :raw, :created_at, :context_summary, :summary_model, :cost) ON CONFLICT
-    (id) DO UPDATE SET session_id = excluded.session_id, raw = excluded.raw, created_at =
-    excluded.created_at, context_summary = excluded.context_summary, summary_model =
-    excluded.summary_model, cost = excluded.cost
+    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
+    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT
+    (id) DO UPDATE SET session_id = excluded.session_id, raw = excluded.raw, context_summary =
+    excluded.context_summary, summary_model = excluded.summary_model, cost = excluded.cost, created_at =
+    excluded.created_at
     """,
 ),
     "timeline_note": Statement(
     """
-    INSERT INTO timeline_note (kind, text, hint, "after", early, at, number, session_id) VALUES (:kind,
-    :text, :hint, :after, :early, :at, :number, :session_id) ON CONFLICT (number) DO UPDATE SET kind =
-    excluded.kind, text = excluded.text, hint = excluded.hint, "after" = excluded."after", early =
-    excluded.early, at = excluded.at, session_id = excluded.session_id
+    INSERT INTO timeline_note (number, session_id, "after", early, kind, text, hint, at) VALUES
+    (:number, :session_id, :after, :early, :kind, :text, :hint, :at) ON CONFLICT (number) DO UPDATE SET
+    session_id = excluded.session_id, "after" = excluded."after", early = excluded.early, kind =
+    excluded.kind, text = excluded.text, hint = excluded.hint, at = excluded.at
     """,
     postgres="""
-    INSERT INTO timeline_note (kind, text, hint, after, early, at, number, session_id) VALUES (:kind,
-    :text, :hint, :after, :early, :at, :number, :session_id) ON CONFLICT (number) DO UPDATE SET kind =
-    excluded.kind, text = excluded.text, hint = excluded.hint, after = excluded.after, early =
-    excluded.early, at = excluded.at, session_id = excluded.session_id
+    INSERT INTO timeline_note (number, session_id, after, early, kind, text, hint, at) VALUES (:number,
+    :session_id, :after, :early, :kind, :text, :hint, :at) ON CONFLICT (number) DO UPDATE SET session_id
+    = excluded.session_id, after = excluded.after, early = excluded.early, kind = excluded.kind, text =
+    excluded.text, hint = excluded.hint, at = excluded.at
     """,
 ),
     "tool_run": Statement(
@@ -1781,12 +1792,12 @@ LIST_MESSAGE_SESSIONS: Statement[MessageSessionRow] = Statement(
 
 INSERT_NOTE: Statement[Any] = Statement(
     """
-    INSERT INTO timeline_note (kind, text, hint, "after", early, at, session_id) VALUES (:kind, :text,
-    :hint, :after, :early, :at, :session_id)
+    INSERT INTO timeline_note (session_id, "after", early, kind, text, hint, at) VALUES (:session_id,
+    :after, :early, :kind, :text, :hint, :at)
     """,
     postgres="""
-    INSERT INTO timeline_note (kind, text, hint, after, early, at, session_id) VALUES (:kind, :text,
-    :hint, :after, :early, :at, :session_id)
+    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (:session_id,
+    :after, :early, :kind, :text, :hint, :at)
     """,
 )
 LIST_NOTES: Statement[TimelineNote] = Statement(
@@ -1908,8 +1919,8 @@ FORGET_WRITERS: Statement[Any] = Statement(
 )
 INSERT_TASK_RESULT: Statement[Any] = Statement(
     """
-    INSERT INTO task_result (id, session_id, raw, created_at, context_summary, summary_model, cost)
-    VALUES (:id, :session_id, :raw, :created_at, :context_summary, :summary_model, :cost) ON CONFLICT DO
+    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
+    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT DO
     NOTHING
     """,
 )
@@ -1979,30 +1990,30 @@ LIST_UNFINISHED_TASK_LISTS: Statement[UnfinishedTasksRow] = Statement(
 )
 INSERT_FILE_CHANGE: Statement[Any] = Statement(
     """
-    INSERT INTO file_change (path, "before", "after", root_id, session_id, message_number, call_id,
-    source, batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :root_id,
-    :session_id, :message_number, :call_id, :source, :batch, :reverses, :machine, :host, :created_at)
+    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, "before",
+    "after", batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
+    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
     """,
     postgres="""
-    INSERT INTO file_change (path, before, after, root_id, session_id, message_number, call_id, source,
-    batch, reverses, machine, host, created_at) VALUES (:path, :before, :after, :root_id, :session_id,
-    :message_number, :call_id, :source, :batch, :reverses, :machine, :host, :created_at)
+    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
+    batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
+    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
     """,
 )
 LIST_BATCH: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.batch = :batch
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.batch = :batch
@@ -2010,9 +2021,9 @@ LIST_BATCH: Statement[FileChangeRow] = Statement(
 )
 LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
@@ -2020,9 +2031,9 @@ LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
@@ -2031,18 +2042,18 @@ LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
 )
 LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
     """
-    SELECT file_change.path, file_change."before", file_change."after", file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.root_id = :root ORDER BY file_change.number
     """,
     FileChangeRow,
     postgres="""
-    SELECT file_change.path, file_change.before, file_change.after, file_change.number,
-    file_change.root_id, file_change.session_id, file_change.message_number, file_change.call_id,
-    file_change.source, file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
     file_change.created_at
     FROM file_change
     WHERE file_change.root_id = :root ORDER BY file_change.number

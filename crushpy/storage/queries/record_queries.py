@@ -79,7 +79,9 @@ summarize_task_result = (
 )
 list_task_results = row(
     "TaskResult",
-    select(_T).where(is_one_of(_T.id, "ids")),
+    select(_T.id, _T.session_id, _T.raw, _T.created_at)
+    .add_columns(_T.context_summary, _T.summary_model, _T.cost)
+    .where(is_one_of(_T.id, "ids")),
     context_summary=None,
     summary_model="",
     cost=0.0,

@@ -8,7 +8,6 @@ from crushpy.storage import tables as t
 from crushpy.storage.queries import is_one_of, json_figure, limited, p, quarter_hour, read, row, upsert
 
 _S, _C, _P = t.SessionTable, t.ConversationTable, t.SystemPromptTable
-_figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _not_deleted = _S.kind != "deleted"
 _shown = _S.kind.not_in(["task", "deleted"])
 _this = (_S.id == p("session")) & _not_deleted
@@ -64,8 +63,9 @@ rename_sessions = update(_S).where(_S.root_id == p("root"), _shown).values(title
 
 
 def _added(**others):
-    values = {name: getattr(_S, name) + p(f"new_{name}", getattr(_S, name).type) for name in _figures}
-    return update(_S).where(_this).values(**values, **others)
+    figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    values = {name: getattr(_S, name) + p(f"new_{name}", Integer) for name in figures}
+    return update(_S).where(_this).values(**values, cost=_S.cost + p("new_cost", Float), **others)
 
 
 add_session_usage = _added()
@@ -126,9 +126,10 @@ find_latest_tip = _tips.where(_here, _C.is_open).order_by(*_newest_first)
 
 # --- usage
 
+_figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _since = (_not_deleted, _S.updated_at >= p("since", Float))
 
-_M = t.MessageTable
+_M, _T = t.MessageTable, t.TaskResultTable
 _quarter = quarter_hour(_M.created_at).label("quarter")
 _call = (
     select(_M.session_id, _M.model, _quarter)
@@ -141,6 +142,7 @@ _call = (
 _reported = select(_call.c.session_id, *(func.sum(_call.c[name]).label(name) for name in _figures))
 _reported = _reported.group_by(_call.c.session_id).subquery("reported")
 _model = func.coalesce(func.nullif(_call.c.model, ""), _S.model)
+_summaries = select(func.sum(_T.cost)).where(_T.session_id == _S.id).scalar_subquery()
 
 
 def _usage(quarter, model, figures):
@@ -150,7 +152,8 @@ def _usage(quarter, model, figures):
 
 def _unreported(name):
     """Of calls that left no message: titles, summaries."""
-    return (getattr(_S, name) - func.coalesce(_reported.c[name], 0)).label(name)
+    used = getattr(_S, name) - func.coalesce(_reported.c[name], 0)
+    return (used + func.coalesce(_summaries, 0) if name == "cost" else used).label(name)
 
 
 sum_usage = row(
@@ -170,6 +173,11 @@ sum_conversation_usage = row(
     select(*(func.coalesce(_total(getattr(_S, name)), 0).label(name) for name in _figures)).where(
         _S.root_id == p("root")
     ),
+)
+sum_summary_cost = (
+    select(func.coalesce(func.sum(_T.cost), 0))
+    .join(_S, _S.id == _T.session_id)
+    .where(_S.root_id == p("root"))
 )
 
 
