@@ -50,6 +50,8 @@ PHRASE_KINDS = (
     *("label", "lead", "start", "opening", "contrast", "general", "state", "short"),
     *("firm", "phrase", "hint", "report", "task", "unless", "question", "decision", "end"),
 )
+FORMER_KINDS = ("revoke", "common")
+"""In copies of an earlier version: not used any more, because no sentence ends a rule."""
 
 
 class TemplateProblem(CrushpyError):
@@ -166,6 +168,8 @@ def read_phrases(text: str, origin: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {kind: [] for kind in PHRASE_KINDS}
     for language, table in cast("dict[str, dict[str, object]]", languages).items():
         for kind, value in table.items() if hasattr(table, "items") else [(language, None)]:
+            if kind in FORMER_KINDS:
+                continue
             if kind not in found or not isinstance(value, str):
                 kinds = ", ".join(PHRASE_KINDS)
                 raise TemplateProblem(

@@ -309,6 +309,14 @@ def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> Non
     assert [entry.text for entry in found] == ["Do not ever push."]
 
 
+def test_kinds_of_an_earlier_version_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[en]\nstart = 'never'\nrevoke = 'forget'\ncommon = 'the'\n")
+    problems: list[TemplateProblem] = []
+    used = rule_phrases(Templates(tmp_path, on_problem=problems.append))()
+    assert [found.text for found in used.find("Never push. Forget it.")] == ["Never push."]
+    assert not problems
+
+
 @given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))
 def test_found_rules_stand_verbatim_in_any_text(text: str) -> None:
     for found in PHRASES.find(text):
