@@ -38,7 +38,8 @@ from crushpy.tools.registry import tool_table
 ALLOWED, FREE, DENIED = "ok", "other", "bad"
 """Programs: covered by the allow rule, without a rule, and denied."""
 MISSPELT = {"time", "cmp", "comm", "head", "nl", "od", "tail", "tr"}
-"""A word before a program, and readers that damage to a word may spell. They need no rule."""
+"""`time`, which stands before a program, and programs that only read: a damaged line may spell them by
+chance. They need no rule."""
 VARIABLES = ("x", "y", "arr", "HOME", "PWD", "PATH", "IFS", "RANDOM", "SECONDS", "LINENO", "PS4", "BASH_ENV")
 SPECIAL = ("@", "*", "#", "?", "-", "$", "!", "_", "0", "1", "9", "10")
 OPERATORS = (

@@ -302,7 +302,7 @@ async def converse_twice(store: Store):
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-async def test_nothing_of_the_chart_is_cut_off(tmp_path: Path, width: int) -> None:
+async def test_chart_shows_all_its_labels_on_narrow_and_wide_screens(tmp_path: Path, width: int) -> None:
     file = await export(tmp_path, converse_twice)
     async with open_web_browser(tmp_path) as page:
         await page.call(
