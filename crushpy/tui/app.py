@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding
@@ -137,7 +138,7 @@ class CrushpyApp(AdaptedApp):
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
-        self.run_worker(self.chat.first_frame.save(self._chosen_theme))
+        self.run_worker(partial(self.chat.first_frame.save, self._chosen_theme))
         gc.freeze()  # loaded modules are never freed: collections skip them from now on
         gc.enable()
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -76,7 +77,8 @@ class Greeter:
             self.end_card()
             self._greeting = make_greeting(conversation)
             self.card_key = self._view.add(self._card(self._greeting))
-            self._view.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
+            add_last = partial(self._add_last, conversation)
+            self._view.run_worker(add_last, group="greeting", exclusive=True)
 
     def _card(self, greeting: Greeting) -> GreetingItem:
         app = app_of(self._view)
@@ -152,7 +154,7 @@ async def describe_last(conversation: "Conversation") -> str:
 
     try:
         last = None if conversation.closed else await conversation.sessions.latest(conversation.info.cwd)
-    except CrushpyError:
+    except (CrushpyError, RuntimeError):  # the latter if it is closed meanwhile
         return ""
     if last is None:
         return ""

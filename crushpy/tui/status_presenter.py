@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,7 +128,8 @@ class StatusPresenter:
         if told != self._told and self._bar.is_running:
             self._told = told
             command = conversation.settings.status_line.command
-            self._bar.run_worker(self._show_line(command, info.cwd, told), group="line", exclusive=True)
+            show_line = partial(self._show_line, command, info.cwd, told)
+            self._bar.run_worker(show_line, group="line", exclusive=True)
 
     async def _show_line(self, command: str, cwd: str, told: bytes) -> None:
         """The last line stays if the command fails or takes too long; without one, the bar says that."""
@@ -149,7 +151,7 @@ class StatusPresenter:
             if self._conversation is conversation:
                 self.set(unconfined=bool(why_not))
 
-        self._bar.run_worker(check_sandbox())
+        self._bar.run_worker(check_sandbox)
 
     def hear(self, event: events.Event) -> None:
         if isinstance(event, _UNSEEN):

@@ -16,7 +16,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.text import Text
 from textual import events
@@ -28,6 +28,7 @@ from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import Monochrome, NoColor
+from textual.geometry import Size
 from textual.message import Message
 from textual.notifications import Notification
 from textual.screen import Screen
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from textual.signal import Signal
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
@@ -185,6 +187,25 @@ async def run_bound_action(node: DOMNode, event: events.Key) -> bool:
             event.stop().prevent_default()
             return True
     return False
+
+
+# --- the layout --------------------------------------------------------------------------------------------
+
+
+class AdaptedScreen(Screen[Result]):
+    """A screen that draws every widget that is mounted.
+
+    `_refresh_layout`: Textual compares each layout with the last one to find widgets that are new. Asked for
+    a widget's region in between, it makes a layout of which no widget is told, and forgets the last one.
+    """
+
+    _laid_out: Any = None
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        if self._laid_out is not None:
+            self._compositor._full_map = self._laid_out
+        super()._refresh_layout(size, scroll)
+        self._laid_out = self._compositor._full_map
 
 
 # --- the keyboard ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What the keyboard and the paste reader do is tested with a real terminal in `tes
 """
 
 import ast
+import asyncio
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,13 +16,15 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import Monochrome, NoColor
-from textual.widgets import Input
+from textual.screen import Screen
+from textual.widgets import Input, Static
 
 import crushpy.tui
 from crushpy.tui import textual_adapter
 from crushpy.tui.notify import dismiss_toasts, tell, tell_for_now
 from crushpy.tui.textual_adapter import (
     AdaptedApp,
+    AdaptedScreen,
     Keyboard,
     bindings_with_keymap,
     write_to_terminal,
@@ -75,6 +78,7 @@ def test_private_names_of_textual_are_used_in_the_adapter_only() -> None:
     [
         (App, ("_fatal_error", "_handle_exception", "_close_messages_no_wait", "_unnotify")),
         (App, ("_refresh_notifications",)),
+        (Screen, ("_refresh_layout",)),
         (LinuxDriver, ("run_input_thread", "disable_input", "process_message")),
         (_xterm_parser, ("BRACKETED_PASTE_START", "BRACKETED_PASTE_END", "XTermParser")),
         (_context, ("active_message_pump",)),
@@ -144,3 +148,31 @@ async def test_the_filter_for_no_color_fits_the_theme(
         app.theme = theme
         filters = app._filters  # pyright: ignore[reportPrivateUsage]
         assert any(isinstance(applied, expected) for applied in filters)
+
+
+class Late(Static):
+    resized = False
+
+    def on_resize(self) -> None:
+        self.resized = True
+
+
+class OneField(App[None]):
+    def get_default_screen(self) -> AdaptedScreen[None]:
+        return AdaptedScreen()
+
+    def compose(self) -> ComposeResult:
+        yield Input()
+
+
+async def test_a_widget_is_told_its_size_if_a_region_is_asked_for_while_it_is_mounted() -> None:
+    app, late = OneField(), Late("here")
+    async with app.run_test() as pilot:
+        app.screen.mount(late)
+        while not late.is_mounted:
+            await asyncio.sleep(0)
+        app.screen._compositor.update_widgets({late})
+        assert app.query_one(Input).region
+        await pilot.pause()
+        assert late.size.height == 1
+        assert late.resized

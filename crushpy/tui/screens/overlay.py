@@ -10,7 +10,7 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
@@ -18,7 +18,7 @@ from textual.worker import Worker, WorkerState
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import take_back, tell
-from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.textual_adapter import AdaptedScreen, app_of
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import RowList
@@ -32,7 +32,7 @@ def in_worker(group: str):
     return work(group=group, exclusive=True, exit_on_error=False)
 
 
-class OverlayScreen(Screen[Result]):
+class OverlayScreen(AdaptedScreen[Result]):
     """A heading, a body and the keys. Beside another base it is listed last: Textual inherits styles only
     from the first."""
 

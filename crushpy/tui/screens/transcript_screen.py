@@ -3,20 +3,19 @@
 from typing import TYPE_CHECKING
 
 from textual import events, on
-from textual.screen import Screen
 from textual.widgets import Input
 
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BoundaryItem, ItemAction, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
-from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.textual_adapter import AdaptedScreen, app_of
 from crushpy.tui.transcript.widget import Transcript
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
 
 
-class TranscriptScreen(Screen[str | None]):
+class TranscriptScreen(AdaptedScreen[str | None]):
     """Base class of the screens that show a transcript: links, copying, finding, opening sessions."""
 
     _find_entered = False
