@@ -8,6 +8,7 @@ import pytest
 
 import crushpy
 from crushpy.cli.version import install_method, update_command
+from crushpy.core.own_code import is_checkout
 
 
 def test_version_describes_the_installation(cli, workspace: Path) -> None:
@@ -16,7 +17,7 @@ def test_version_describes_the_installation(cli, workspace: Path) -> None:
     assert found["python"] == platform.python_version()
     assert platform.machine() in found["platform"]
     assert found["sandbox"] in ("bubblewrap", "landlock", "sandbox-exec", "none")
-    assert found["install_method"] == "checkout"
+    assert (found["install_method"] == "checkout") == is_checkout()
     assert f"version         {crushpy.__version__}" in cli("version").stdout
 
 
@@ -40,7 +41,7 @@ def test_install_method_is_told_by_the_environment(
 
 
 def test_doctor_says_how_to_update(cli, workspace: Path) -> None:
-    assert "To update: git pull" in cli("doctor").stdout
+    assert f"To update: {update_command()}" in cli("doctor").stdout
 
 
 def test_report_is_redacted_and_never_replaces_a_file(

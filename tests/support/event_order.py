@@ -108,7 +108,7 @@ class _Order:
                 self.calls[event.id] = "called"
             case ApprovalNeeded() if event.name in ("view", "bash") and event.id not in self.calls:
                 self.calls[event.id] = "of a task"  # a file that the prompt mentions, or a command in it
-            case ApprovalNeeded() if event.name in ("hooks", "limit") or "pin" in event.args:
+            case ApprovalNeeded() if event.name in ("hooks", "limit", "form") or "pin" in event.args:
                 self.calls[event.id] = "of a task"  # it belongs to no call
             case ApprovalNeeded() if event.task:
                 assert self.calls.get(event.task) == "started", f"{where}: that task does not run"

@@ -17,7 +17,6 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.core.paths import Paths
 from crushpy.extensions.mcp.mcp_process import McpProcess
 from crushpy.permissions.trust import add_trusted
-from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.server_form import ServerForm
 
 pytestmark = pytest.mark.slow
@@ -66,6 +65,9 @@ async def test_a_servers_question_is_a_form_that_names_it_and_takes_no_secret(
     monkeypatch.setenv("BROWSER", str(browser))
     async with start() as app:
         await go(app, llm, use("ask"), "Done.")
+        await app.sees("Answer many?", "Who are you?", "[y] Fill in its form", "The MCP server many asks")
+        await armed(app)
+        await app.press("y")
         await app.shows(ServerForm)
         await app.sees("The MCP server many asks", "Who are you?", "name (required)")
         await app.press("ctrl+s")
@@ -76,21 +78,39 @@ async def test_a_servers_question_is_a_form_that_names_it_and_takes_no_secret(
         assert '{"action": "accept", "content": {"name": "Ada"}}' in result(llm)
 
         await go(app, llm, use("ask"), "Done.")
+        await app.sees("Answer many?")
+        await armed(app)
+        await app.press("y")
         await app.shows(ServerForm)
         await app.press("escape")
         await app.rests()
         assert '"cancel"' in result(llm)
+
+        await go(app, llm, use("ask"), "Done.")
+        await app.sees("Answer many?", "Esc declines")
+        await armed(app)
+        await app.press("escape")
+        await app.rests()
+        assert '"decline"' in result(llm)
 
         await go(app, llm, use("ask_secret"), "Done.")
         await app.rests()
         assert '"decline"' in result(llm)
 
         await go(app, llm, use("ask_page"), "Done.")
-        await app.shows(ChooseScreen)
-        await app.sees("many wants you to open a page", "https://example.com/pay")
-        await app.press("escape")
+        await app.sees("Open a page for many?", "page: https://example.com/pay")
+        await armed(app)
+        await app.press("n")
         await app.rests()
-        assert '"cancel"' in result(llm) and not (tmp_path / "opened").exists()
+        assert '"decline"' in result(llm) and not (tmp_path / "opened").exists()
+
+        await go(app, llm, use("ask_page"), "Done.")
+        await app.sees("Open a page for many?")
+        await armed(app)
+        await app.press("y")
+        await app.rests()
+        assert '"accept"' in result(llm)
+        await app.until((tmp_path / "opened").exists, "the page")
 
 
 async def test_a_form_cannot_draw_over_the_screen_or_hide_who_asks(start: Start) -> None:

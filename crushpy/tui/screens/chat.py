@@ -19,12 +19,12 @@ from textual.message import Message
 
 from crushpy.core.app_commands import BY_ACTION, AppCommand, by_slash
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Json
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Json, ToolCall
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.private_files import read_stored, update_stored
-from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.first_frame import FirstFrame
@@ -188,7 +188,7 @@ class ChatScreen(ChatHost):
         self.prompt.attach_up_to(attach.max_lines, attach.max_tokens)
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
-        conversation.mcp.answer_with(self._show_form)
+        conversation.mcp.answer_with(self._answer_server)
         self.post_message(self.Opened(conversation.settings))
         conversation.prompts.expect()
         self.set_timer(WARM_UP_DELAY_S, conversation.approvals.warm_up)
@@ -268,18 +268,24 @@ class ChatScreen(ChatHost):
             if prompts.send_queued() or (self.feed.talking and prompts.send_now()):
                 self.events.show_queue()
 
-    async def _show_form(self, server: str, question: Json) -> Json:
-        """Shows a server's form, or asks before a page that it names is opened."""
-        from crushpy.tui.screens.choose import Choice, ChooseScreen
+    async def _answer_server(self, server: str, question: Json) -> Json:
+        """Asks before a page that a server names is opened, or before its form is shown."""
         from crushpy.tui.screens.server_form import ServerForm
 
-        if url := question.get("url"):
-            choices = [Choice("decline", "Decline"), Choice("accept", f"Open {one_line(str(url))}")]
-            asked = ChooseScreen(f"{server} wants you to open a page", choices, hint=one_line(str(url)))
-            action = await self.run_worker(self.show(asked)).wait() or "cancel"
-            if action == "accept":
-                app_of(self).open_url(str(url))
-            return {"action": action}
+        conversation, url = self.conversation, str(question.get("url") or "")
+        if conversation is None:
+            return {"action": "cancel"}
+        asked = {"message": str(question.get("message", ""))[:2_000]} | ({"page": url} if url else {})
+        title, yes = f"Answer {server}?", "Fill in its form"
+        if url:
+            title, yes = f"Open a page for {server}?", "Open it"
+        call, reason = ToolCall(new_id(), "form", asked), f"The MCP server {server} asks"
+        confirm = conversation.approvals.confirm(call, title, reason, yes, "Decline", escape="declines")
+        if not await confirm:
+            return {"action": "decline"}
+        if url:
+            app_of(self).open_url(url)
+            return {"action": "accept"}
         return await self.run_worker(self.show(ServerForm(server, question))).wait() or {"action": "cancel"}
 
     @on(PromptInput.Command)
