@@ -5,7 +5,10 @@ request. A new protocol is a package beside this file and one branch of `create_
 """
 
 import os
+import sys
 from collections.abc import Mapping
+from importlib import import_module
+from threading import Thread
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,6 +26,8 @@ VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "ollama": "oll
 """The protocol of vendors with one of their own, at any address."""
 UNNAMED = "openai/"
 """The default model if there is only the address of a server: `model_listing.choose_default` asks it."""
+
+_HTTP = "crushpy.llm.http_provider"
 
 
 # --- the protocols -------------------------------------------------------------------------------------
@@ -112,6 +117,8 @@ def warm_up(protocol: str) -> None:
         from crushpy.llm.litellm.provider import begin_loading
 
         begin_loading()
+    elif protocol != "demo" and _HTTP not in sys.modules:
+        Thread(target=import_module, args=(_HTTP,), daemon=True).start()
 
 
 def waits_for_keyring(model: str, settings: Settings) -> bool:

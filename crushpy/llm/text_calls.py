@@ -77,8 +77,8 @@ class TextCalls:
         """The prose that is certain by now."""
         self._text += text
         prose: list[str] = []
-        while self._text and not self._may_be_calls():
-            end = self._text.find("\n") + 1
+        while self._text and (self._text[: self._shown].strip() or not self._may_be_calls()):
+            end = self._text.find("\n", self._shown) + 1
             prose.append(self._text[self._shown : end or None])
             if not end:
                 self._shown = len(self._text)

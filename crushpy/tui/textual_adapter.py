@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
+CURSOR_POSITION = "\x1b[6n"
+"""Asks where the cursor is; terminals answer once they have drawn what was written before."""
+
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
 
@@ -51,7 +54,11 @@ MAX_FRAME_S = 1.0
 """Time between two frames on a slow connection, at most, unless `MAX_UNDRAWN_BYTES` wait."""
 MAX_UNDRAWN_BYTES = 4000
 """A terminal with more than that to draw gets no frame until it answers, or `LOST_ANSWER_S` later."""
+TOLERATED_LAG_S = 0.1
+"""A busy machine delays answers too."""
 LOST_ANSWER_S = 5.0
+REPEAT_S = 1.0
+"""Time after which a terminal that has not answered is asked again: some lose a question."""
 
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -75,7 +82,7 @@ def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> No
 class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
-    _asked_at = _answered_at = _lag = 0.0
+    _asked_at = _repeated_at = _answered_at = _lag = 0.0
     _asked_after = 0
     _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
@@ -104,13 +111,17 @@ class AdaptedApp(App[object]):
         if waited > LOST_ANSWER_S:
             self._lag = 0.0
         if self._asked_at <= self._answered_at or waited > LOST_ANSWER_S:
-            self._asked_at, self._asked_after = now, written
-            write_to_terminal(self, "\x1b[6n")
-        elif waited > self._least_wait:
+            self._asked_at = self._repeated_at = now
+            self._asked_after = written
+            write_to_terminal(self, CURSOR_POSITION)
+        elif waited > self._least_wait + TOLERATED_LAG_S:
             self._lag = max(self._lag, waited - self._least_wait)
+            if now - self._repeated_at > REPEAT_S:
+                self._repeated_at = now
+                write_to_terminal(self, CURSOR_POSITION)
             if written - self._asked_after > MAX_UNDRAWN_BYTES:
                 return LOST_ANSWER_S
-        return min(self._lag, MAX_FRAME_S)
+        return min(self._lag, MAX_FRAME_S) if self._lag > TOLERATED_LAG_S else 0.0
 
     def on_cursor_position(self) -> None:
         self._answered_at = time.monotonic()

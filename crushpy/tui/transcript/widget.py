@@ -260,19 +260,23 @@ class Transcript(InteractionHost):
 
     def _lines_changed(self) -> None:
         """Announces how much is below, and schedules what is left to draw and to colour."""
-        if self._work_timer is None and self.cache.busy:
-            self._work_timer = asyncio.get_running_loop().call_later(WORK_SLICE_S, self._work)
+        self._go_on_working()
         below = 0 if self.following else self.more_below
         if below != self._announced_below:
             self._announced_below = below
             # Later, because a message made while the screen draws would count as the screen's own.
             self.call_later(lambda: self.post_message(self.Scrolled(self._announced_below or 0)))
 
+    def _go_on_working(self) -> None:
+        if self._work_timer is None and self.cache.busy:
+            self._work_timer = asyncio.get_running_loop().call_later(WORK_SLICE_S, self._work)
+
     def _work(self) -> None:
         self._work_timer = None
         if self.is_attached:
             self.cache.work(time.perf_counter() + WORK_SLICE_S)
-            self.show_changes()
+            self._go_on_working()
+            self._request_frame()
 
     def on_unmount(self) -> None:
         for timer in (self._frame_timer, self._work_timer):
