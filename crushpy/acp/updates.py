@@ -109,7 +109,7 @@ def permission(event: ApprovalNeeded, cwd: str) -> Json:
     options = [
         {
             "optionId": f"{choice.kind}:{choice.key}",
-            "name": choice.label,
+            "name": choice.label.removesuffix(" (Shift+Tab)"),  # a key of the app
             "kind": ANSWERS.get(choice.kind, "allow_always"),
         }
         for choice in event.choices

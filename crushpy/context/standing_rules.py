@@ -123,7 +123,8 @@ class RulePhrases:
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
         decision = self._has("".join(clauses), "decision")
         for phrase in self._present["unless"]:
-            clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
+            sought = phrase if _is_cjk(phrase) else f" {phrase} "
+            clauses = [clause.replace(sought, "  ") for clause in clauses]
         firm = labelled or self._has("".join(clauses), "firm")
         first = self._without_leads("".join(clauses[:1]))
         asks = shown.rstrip(" *_)\n").endswith(("?", "？")) or self._starts(first, "question")

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-CURSOR_POSITION = "\x1b[6n"
-"""Asks where the cursor is; terminals answer once they have drawn what was written before."""
-
 PARTIAL_KEY_TIMEOUT_S = 0.1
 """Interval between two checks of a key sequence of which only the beginning has arrived."""
 
@@ -57,8 +54,6 @@ MAX_UNDRAWN_BYTES = 4000
 TOLERATED_LAG_S = 0.1
 """A busy machine delays answers too."""
 LOST_ANSWER_S = 5.0
-REPEAT_S = 1.0
-"""Time after which a terminal that has not answered is asked again: some lose a question."""
 
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -82,7 +77,7 @@ def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> No
 class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
-    _asked_at = _repeated_at = _answered_at = _lag = 0.0
+    _asked_at = _answered_at = _lag = 0.0
     _asked_after = 0
     _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
@@ -107,18 +102,14 @@ class AdaptedApp(App[object]):
         The kernel and SSH accept much more than they have sent, so that only an answer of the terminal tells.
         """
         now, written = time.monotonic(), getattr(self._driver, "written", 0)
-        waited = now - self._asked_at
+        waited, slow = now - self._asked_at, self._lag > TOLERATED_LAG_S
         if waited > LOST_ANSWER_S:
             self._lag = 0.0
         if self._asked_at <= self._answered_at or waited > LOST_ANSWER_S:
-            self._asked_at = self._repeated_at = now
-            self._asked_after = written
-            write_to_terminal(self, CURSOR_POSITION)
-        elif waited > self._least_wait + TOLERATED_LAG_S:
+            self._asked_at, self._asked_after = now, written
+            write_to_terminal(self, "\x1b[6n")
+        elif waited > self._least_wait + (0.0 if slow else TOLERATED_LAG_S):
             self._lag = max(self._lag, waited - self._least_wait)
-            if now - self._repeated_at > REPEAT_S:
-                self._repeated_at = now
-                write_to_terminal(self, CURSOR_POSITION)
             if written - self._asked_after > MAX_UNDRAWN_BYTES:
                 return LOST_ANSWER_S
         return min(self._lag, MAX_FRAME_S) if self._lag > TOLERATED_LAG_S else 0.0

@@ -282,6 +282,11 @@ def test_sentences_are_told_apart_without_capital_letters() -> None:
         ("Let's keep the names as they are.", True),
         ("Show me the plan before you start.", True),
         ("Requirements:\n- Layout:", False),
+        ("Whenever you change the schema, also update docs/schema.md.", True),
+        ("I'd prefer if you didn't reformat files that you don't change.", True),
+        ("It should never have been merged, revert it.", False),
+        ("テストがいつも失敗します。直してください。", False),
+        ("いつも英語で答えてください。", True),
     ],
 )
 def test_a_question_or_a_report_is_a_rule_only_by_firm_words(text: str, rule: bool) -> None:

@@ -60,10 +60,10 @@ def test_terminal_theme_draws_no_colours_under_NO_COLOR(
     assert colours == {("default", "default")}
 
 
-def test_a_terminal_that_draws_late_gets_fewer_frames_and_is_asked_again(
+def test_a_terminal_that_draws_late_gets_fewer_frames(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:
-    drawn, asked = list[int](), list[int]()
+    drawn: list[int] = []
     for answers in (True, False):
         llm.script("Hello.", Reply("word " * 60 + "The end of it.", chunk=5, delay=0.05))
         with launch() as terminal:
@@ -76,7 +76,5 @@ def test_a_terminal_that_draws_late_gets_fewer_frames_and_is_asked_again(
             terminal.type_line("write")
             terminal.wait_for("The end of it.")
             drawn.append(len(terminal.raw) - before)
-            asked.append(terminal.raw.count(CURSOR_QUESTION, before))
     at_once, late = drawn
-    assert 3 <= asked[1] < asked[0]  # a question can get lost
     assert late < at_once * 0.7

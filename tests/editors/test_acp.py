@@ -33,7 +33,7 @@ def test_a_turn_with_a_permission(connect: Connect, llm: ScriptedLLM, workspace:
     [question] = client.questions
     assert [(option["optionId"], option["kind"], option["name"]) for option in question["options"]] == [
         ("once:y", "allow_once", "Yes"),
-        ("conversation:a", "allow_always", "Yes, and all edits in this conversation (Shift+Tab)"),
+        ("conversation:a", "allow_always", "Yes, and all edits in this conversation"),
         ("deny:n", "reject_once", "No, and tell the agent what to do"),
         ("conversation:c", "allow_always", "In this conversation: write(./a.txt)"),
         ("always:p", "allow_always", "In this project: write(./a.txt)"),
