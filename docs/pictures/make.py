@@ -23,6 +23,7 @@ MODEL = "openai/gpt-5"
 SETTINGS = f"""\
 model = "{MODEL}"
 small_model = "{MODEL}"
+profile = "full"
 
 [models."{MODEL}"]
 context_window = 16000
@@ -122,6 +123,8 @@ def play_compaction(film: Film) -> None:
     film.keep("boundary")
     terminal.type("/undo-compaction")
     film.watch(1, shown=1.0)
+    terminal.press("Enter")
+    film.watch(2, shown=2.0)
     terminal.press("Enter")
     film.watch(4, shown=5.0)
     film.cut("context.gif")
