@@ -54,7 +54,7 @@ def contains_note(note: str, text: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
+    return {word.casefold() for word in set(_WORD.findall(text))}
 
 
 def _repeats(note: str, text: str) -> bool:

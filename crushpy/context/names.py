@@ -49,15 +49,17 @@ def count_names(text: str) -> Counter[str]:
 
 def words_in(text: str) -> set[str]:
     """Everything in `text` that counts as shown: names, and the parts of paths and dotted names."""
-    found = set(_WORD.findall(text))
+    parts = set(text.split())
+    long = {part for part in parts if len(part) > MAX_NAME_CHARS}  # not cached
+    found = set(chain(*map(_shown_by, parts - long), *map(_shown_by.__wrapped__, long)))
     found.update(_URL.findall(text) if "://" in text else ())
-    found.update(chain.from_iterable(map(_shown_by, set(_TOKEN.findall(text)))))
     return found
 
 
 @lru_cache(maxsize=50_000)
-def _shown_by(token: str) -> tuple[str, ...]:
-    return tuple(name for name, _ in _names_of(token))
+def _shown_by(part: str) -> tuple[str, ...]:
+    names = chain.from_iterable(map(_names_of, _TOKEN.findall(part)))
+    return (*_WORD.findall(part), *(name for name, _ in names))
 
 
 @lru_cache(maxsize=50_000)

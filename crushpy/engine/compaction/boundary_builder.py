@@ -6,6 +6,7 @@ commit.
 
 import asyncio
 import time
+from copy import copy
 
 import msgspec
 
@@ -70,10 +71,7 @@ class BoundaryBuilder:
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
         replies = sum(message.role == "assistant" for message in self._session.own_messages)
-        if self._session.seed is not None and FIRST_REPLIES <= replies < ALL_REPLIES:
-            from crushpy.engine.compaction.judged_boundaries import judge_session
-
-            self._emit(await judge_session(self._scope.services.store, self._session, final=True))
+        ended = copy(self._session) if FIRST_REPLIES <= replies < ALL_REPLIES else None
         await self._planner.ask_hooks(draft)
         draft.evidence = await self._planner.evidence(state, draft.plan)
         await self._write_seed(draft)
@@ -88,6 +86,10 @@ class BoundaryBuilder:
             text = f"No summary could be written ({draft.summary.problem}); only the evidence was carried."
             self._emit(Notice(text, "warning"))
         await self._planner.tell_hooks(draft, made)
+        if ended is not None and ended.seed is not None:
+            from crushpy.engine.compaction.judged_boundaries import judge_session
+
+            self._emit(await judge_session(self._scope.services.store, ended, final=True))
         return True
 
     async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:

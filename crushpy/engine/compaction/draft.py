@@ -38,7 +38,7 @@ from crushpy.engine.compaction.window import ContextView, Thresholds, WindowStat
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.llm.provider_factory import usual_placement
-from crushpy.security.redact import redact
+from crushpy.security.redact import Redactor, redact
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Compaction
 from crushpy.storage.records import SessionInfo
@@ -267,7 +267,7 @@ class BoundaryPlanner:
                 limit=limits.evidence if plan is None else plan.evidence_tokens,
                 request_limit=limits.longest_quote,
                 count=count,
-                redact=redact,
+                redact=Redactor().text,
                 lean=self._scope.settings.compaction.carry == "lean",
                 beside="\n".join(map(message_text, tail)),
             )
