@@ -67,7 +67,7 @@ def _plain(char: str) -> str:
 
 def own_words(text: str) -> str:
     """`text` for a transcript: no line of it can be mistaken for the header of another message."""
-    return _HEADER.sub(r"\1\\[", text)
+    return _HEADER.sub(r"\1\\[", text) if "[" in text else text
 
 
 def element(tag: str, text: str, **attributes: str) -> str:

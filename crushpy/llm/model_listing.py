@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -291,7 +291,8 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
     """None if there is no server, or another program: 8000 and 8080 are popular ports."""
-    models = await _if_answered(servers.ask_server(vendors.Endpoint("", name, base), LOCAL_TIMEOUT_S))
+    at = vendors.Endpoint("", name, base)
+    models = await _if_answered(lambda: servers.ask_server(at, LOCAL_TIMEOUT_S))
     return None if models is None else ServerList(name, base, models=models)
 
 
@@ -400,8 +401,8 @@ async def _ask_own_server(endpoint: vendors.Endpoint) -> tuple[str, servers.Serv
     settings say otherwise: the other one cannot set the window."""
     slots = await _slots_once_loaded(endpoint)
     shown, listed = await asyncio.gather(
-        _if_answered(servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S)),
-        _if_answered(servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)),
+        _if_answered(lambda: servers.show_ollama(endpoint, timeout_s=PROBE_SERVER_TIMEOUT_S)),
+        _if_answered(lambda: servers.ask_server(endpoint, PROBE_SERVER_TIMEOUT_S)),
     )
     if shown and endpoint.protocol == "auto":
         return "ollama", shown
@@ -424,9 +425,9 @@ async def _slots_once_loaded(endpoint: vendors.Endpoint) -> int | None:
         await asyncio.sleep(LOADING_PAUSE_S)
 
 
-async def _if_answered(answer: Awaitable[T]) -> T | None:
+async def _if_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
     """The answer of a server; None if it cannot say."""
     try:
-        return await answer
+        return await ask()
     except servers.ListFailed:
         return None

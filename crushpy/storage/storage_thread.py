@@ -68,7 +68,11 @@ class StorageThread:
 
     async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
         """Runs a job on the thread; again after a lost connection, if `patient`."""
-        return await _uncancelled(self._executor.submit(lambda: self.database.run(job, patient=patient)))
+        try:
+            work = self._executor.submit(lambda: self.database.run(job, patient=patient))
+        except RuntimeError:
+            raise StorageError("The database was closed meanwhile.") from None
+        return await _uncancelled(work)
 
     def submit(self, job: Callable[[], T]) -> "Future[T]":
         """Queues a job that the caller does not wait for. `RuntimeError` if the thread was closed."""

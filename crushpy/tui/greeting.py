@@ -154,7 +154,7 @@ async def describe_last(conversation: "Conversation") -> str:
 
     try:
         last = None if conversation.closed else await conversation.sessions.latest(conversation.info.cwd)
-    except (CrushpyError, RuntimeError):  # the latter if it is closed meanwhile
+    except CrushpyError:
         return ""
     if last is None:
         return ""

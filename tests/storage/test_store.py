@@ -71,6 +71,12 @@ async def test_a_session_and_its_messages_come_back_as_they_were(store: Store, p
     await again.close()
 
 
+async def test_a_store_that_was_closed_says_so(store: Store) -> None:
+    await store.close()
+    with pytest.raises(StorageError, match="closed meanwhile"):
+        await store.sessions.find("none")
+
+
 async def test_usage_and_message_count_add_up(store: Store) -> None:
     info = a_session()
     await store.sessions.create(info, said())
