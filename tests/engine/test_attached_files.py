@@ -133,4 +133,5 @@ async def test_an_interrupted_prompt_goes_back_without_its_file(talks: Talks, ll
     talk.conversation.prompts.send_queued()
     await llm.wait_requests(2)
     await talk.until(lambda: not talk.conversation.busy)
-    assert sent(llm).count("return price * 0.19") == 1
+    # The request for a title may have come since.
+    assert json.dumps(llm.requests[1].body["messages"]).count("return price * 0.19") == 1
