@@ -50,7 +50,7 @@ def count_names(text: str) -> Counter[str]:
 def words_in(text: str) -> set[str]:
     """Everything in `text` that counts as shown: names, and the parts of paths and dotted names."""
     parts = set(text.split())
-    long = {part for part in parts if len(part) > MAX_NAME_CHARS}  # not cached
+    long = {part for part in parts if len(part) > MAX_NAME_CHARS}  # would fill the cache
     found = set(chain(*map(_shown_by, parts - long), *map(_shown_by.__wrapped__, long)))
     found.update(_URL.findall(text) if "://" in text else ())
     return found

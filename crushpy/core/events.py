@@ -116,9 +116,9 @@ class ToolCalled(Event, frozen=True, tag="tool_call"):
 class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """A question to the user. About a call: after its `tool_call`, before its `tool_result`.
 
-    The call of a sub-agent has neither: it waits while the call `task` runs. No call has a question about a
-    project's hooks, named `hooks`, one of an MCP server, named `form`, one about a pin, with `pin` in its
-    arguments, one about a file that the prompt mentions, a `view`, or about a command in the text of a slash
+    The call of a sub-agent has neither: it waits while the call `task` runs. These questions belong to no
+    call: about a project's hooks, named `hooks`; of an MCP server, named `form`; about a pin, with `pin` in
+    its arguments; about a file that the prompt mentions, a `view`; about a command in the text of a slash
     command, a `bash`.
     Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
     """

@@ -291,8 +291,8 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 async def _ask_local(name: str, base: str) -> ServerList | None:
     """None if there is no server, or another program: 8000 and 8080 are popular ports."""
-    at = vendors.Endpoint("", name, base)
-    models = await _if_answered(lambda: servers.ask_server(at, LOCAL_TIMEOUT_S))
+    endpoint = vendors.Endpoint("", name, base)
+    models = await _if_answered(lambda: servers.ask_server(endpoint, LOCAL_TIMEOUT_S))
     return None if models is None else ServerList(name, base, models=models)
 
 

@@ -6,6 +6,7 @@ commit.
 
 import asyncio
 import time
+from contextlib import suppress
 from copy import copy
 
 import msgspec
@@ -39,6 +40,7 @@ from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.session.session import LoadedSession, child_of, result_message
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import to_json
+from crushpy.storage.records import StorageError
 from crushpy.util.uncancellable import uncancellable
 
 
@@ -71,6 +73,7 @@ class BoundaryBuilder:
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
         replies = sum(message.role == "assistant" for message in self._session.own_messages)
+        # The session as it is now: the commit turns it into its child.
         ended = copy(self._session) if FIRST_REPLIES <= replies < ALL_REPLIES else None
         await self._planner.ask_hooks(draft)
         draft.evidence = await self._planner.evidence(state, draft.plan)
@@ -89,7 +92,8 @@ class BoundaryBuilder:
         if ended is not None and ended.seed is not None:
             from crushpy.engine.compaction.judged_boundaries import judge_session
 
-            self._emit(await judge_session(self._scope.services.store, ended, final=True))
+            with suppress(StorageError):  # the boundary is stored, and `sessions hindsight` judges it again
+                self._emit(await judge_session(self._scope.services.store, ended, final=True))
         return True
 
     async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
