@@ -1,6 +1,7 @@
 """What happens in the pictures: an agent fixes a shop's tax rates, then reads orders until it compacts."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from scripted_llm.replies import Body, Call, Reply
@@ -186,8 +187,8 @@ ORDER_STEPS = [
 class Story:
     """Answers requests: the agent's with the next step, others with a title or a summary."""
 
-    def __init__(self) -> None:
-        self._steps = iter([*STEPS, *ORDER_STEPS])
+    def __init__(self, later: Sequence[Reply] = ()) -> None:
+        self._steps = iter([*STEPS, *ORDER_STEPS, *later])
 
     def __call__(self, body: Body) -> Reply:
         if body.get("tools"):
