@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from crushpy.http import routing
-from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
+from crushpy.http.common import HttpError, HttpTimeout, Target, Timeouts, parse_url
 from crushpy.http.connection import Connection, Headers, Response
 
 MAX_IDLE_S = 50.0
@@ -56,7 +56,7 @@ class Client:
         target = parse_url(url)
         proxy = None if connect_to else routing.proxy_for(target, self._environ)
         address = proxy.host if proxy else connect_to or target.host
-        route = routing.Route(target.scheme, target.host, target.port, address, proxy)
+        route = routing.Route(Target(target.scheme, target.host, target.port), address, proxy)
         path, head = routing.request_head(target, proxy, method, headers or {}, body)
         exchange = Exchange(self, route, (method, path, head, body), await self.acquire(route))
         await exchange.send()
@@ -104,7 +104,7 @@ class Client:
             raise routing.connect_failed(route, error) from None
 
     async def _open(self, route: routing.Route, timeout_s: float) -> Connection:
-        first = route.proxy or route
+        first = route.proxy or route.server
         tls = self._tls() if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(str(route)),
@@ -112,11 +112,11 @@ class Client:
             ssl=tls,
             server_hostname=first.host if tls else None,
         )
-        if route.proxy is None or route.scheme == "http":
+        if route.proxy is None or route.server.scheme == "http":
             return connection
         try:
             await routing.open_tunnel(connection, route, route.proxy, timeout_s)
-            await connection.start_tls(self._tls(), route.host)
+            await connection.start_tls(self._tls(), route.server.host)
         except BaseException:
             connection.abort()
             raise

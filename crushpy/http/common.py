@@ -39,7 +39,7 @@ class Target(msgspec.Struct, frozen=True):
     host: str
     """A name or an IP address, without brackets, in ASCII."""
     port: int
-    path: str
+    path: str = "/"
     """With the query, without the fragment."""
     userinfo: str = ""
     """`user:password` from the URL, decoded."""

@@ -20,20 +20,15 @@ from crushpy.http.public_addresses import read_address
 class Route(msgspec.Struct, frozen=True):
     """Requests with the same route may share a connection."""
 
-    scheme: str
-    host: str
-    port: int
+    server: Target
+    """Without the path and the user."""
     address: str
     """The host to connect to: the server, an address given for it, or the proxy."""
     proxy: Target | None
 
-    @property
-    def server(self) -> str:
-        """`host:port` of the server."""
-        return Target(self.scheme, self.host, self.port, "/").address
-
     def __str__(self) -> str:
-        return f"{self.server} (through the proxy {self.proxy.address})" if self.proxy else self.server
+        through = f" (through the proxy {self.proxy.address})" if self.proxy else ""
+        return f"{self.server.address}{through}"
 
 
 def request_head(
@@ -62,18 +57,19 @@ def request_head(
 
 async def open_tunnel(connection: Connection, route: Route, proxy: Target, timeout_s: float) -> None:
     """Send CONNECT to the proxy on `connection`, for the route's server."""
-    headers = [("host", route.server)]
+    server = route.server.address
+    headers = [("host", server)]
     if proxy.userinfo:
         headers.append(("proxy-authorization", _basic(proxy.userinfo)))
-    await connection.send("CONNECT", route.server, headers, b"", timeout_s)
+    await connection.send("CONNECT", server, headers, b"", timeout_s)
     answer = await connection.receive_head(timeout_s)
     if not 200 <= answer.status_code < 300:
         said = f"{answer.status_code} {answer.reason.decode('latin-1')}".strip()
         raise ConnectFailed(
-            f"the proxy {proxy.address} refuses to connect to {route.server}: {said}",
+            f"the proxy {proxy.address} refuses to connect to {server}: {said}",
             "Check the name and password in the proxy's URL."
             if answer.status_code == 407
-            else f"Check HTTPS_PROXY, or add {route.host} to NO_PROXY.",
+            else f"Check HTTPS_PROXY, or add {route.server.host} to NO_PROXY.",
         )
     connection.start_tunnel()
 
@@ -87,7 +83,7 @@ def connect_failed(route: Route, error: OSError) -> ConnectFailed:
     if isinstance(error, ssl.SSLError):
         return ConnectFailed(f"no TLS with {route}: {error.reason or error}", "Is it an http:// address?")
     if isinstance(error, socket.gaierror):
-        host = route.proxy.host if route.proxy else route.host
+        host = (route.proxy or route.server).host
         return ConnectFailed(f"no host named {host} was found", "Check the address and the network.")
     # The error of `connect_socket` has no number, but the reasons of all addresses.
     reason = os.strerror(error.errno) if error.errno else str(error)
