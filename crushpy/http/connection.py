@@ -43,7 +43,6 @@ class Connection(asyncio.BufferedProtocol):
         """A byte arrived since the last request was sent, or since the last response ended."""
         self._unread = 0
         self._events_since_yield = 0
-        self._paused = False
         self._lost = False
         self._full = False
         self._next_parsed: Parsed | None = None
@@ -67,8 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._received = True
         self._h11.receive_data(bytes(self._buffer[:nbytes]))
         self._unread += nbytes
-        if self._unread > MAX_UNREAD_BYTES and not self._paused:
-            self._paused = True
+        if self._unread > MAX_UNREAD_BYTES:
             self._transport.pause_reading()
         self._wake()
 
@@ -189,9 +187,7 @@ class Connection(asyncio.BufferedProtocol):
                 return event
             if event is h11.NEED_DATA:
                 self._unread = 0
-                if self._paused:
-                    self._paused = False
-                    self._transport.resume_reading()
+                self._transport.resume_reading()
                 await self._wait(timeout_s, silence)
             elif not isinstance(event, h11.InformationalResponse):
                 raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
