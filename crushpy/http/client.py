@@ -41,23 +41,17 @@ class Client:
         Read the response to its end, or close it: `with await client.request(...) as response:`.
         `connect_to`: the address to connect to instead of looking up the host; no proxy is used then.
         """
-        return await (await self.send(method, url, headers, body, connect_to=connect_to)).response()
+        return await (await self.send(method, url, headers or {}, body, connect_to)).response()
 
     async def send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        *,
-        connect_to: str = "",
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, connect_to: str = ""
     ) -> "Exchange":
         """The first half of `request`: returns when the request has been sent."""
         target = parse_url(url)
         proxy = None if connect_to else routing.proxy_for(target, self._environ)
         address = proxy.host if proxy else connect_to or target.host
         route = routing.Route(Target(target.scheme, target.host, target.port), address, proxy)
-        path, head = routing.request_head(target, proxy, method, headers or {}, body)
+        path, head = routing.request_head(target, proxy, method, headers, body)
         exchange = Exchange(self, route, (method, path, head, body), await self.acquire(route))
         await exchange.send()
         return exchange

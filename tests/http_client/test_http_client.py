@@ -286,7 +286,7 @@ async def test_reading_stops_at_its_limit_however_well_it_compresses(raw):
 
 async def test_a_large_request_is_sent_whole_before_the_answer_is_asked_for(raw):
     url = await raw.start(raw.answering(OK))
-    exchange = await Client().send("POST", url, body=b"x" * 20_000_000)
+    exchange = await Client().send("POST", url, {}, b"x" * 20_000_000)
     response = await exchange.response()
     assert await response.read() == b"ok"
     assert "content-length: 20000000" in raw.heads[0].lower()

@@ -170,7 +170,7 @@ async def test_each_request_over_tls_is_sent_before_it_is_answered(raw, server_t
     client = Client(environ={"SSL_CERT_FILE": str(certificate)})
     for body in (b"one", b"two", b"x" * 3_000_000, b"four"):
         async with asyncio.timeout(60):
-            exchange = await client.send("POST", url, body=body)
+            exchange = await client.send("POST", url, {}, body)
             await asked.wait()
         go_on.set()
         with await exchange.response() as answer:
