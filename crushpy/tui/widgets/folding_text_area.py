@@ -148,18 +148,7 @@ class FoldingTextArea(TextArea):
         """Whether the key types or edits here."""
         return event.is_printable or event.key in bindings_with_keymap(self)
 
-    def intercept(self, key: str) -> bool:
-        """Handles a key before anything else; True if it did."""
-        return False
-
-    def take_command(self, event: events.Key) -> bool:
-        """Handles a printable key that is a command; True if it was."""
-        return False
-
     async def on_key(self, event: events.Key) -> None:
-        if self.intercept(event.key) or self.take_command(event):
-            event.stop().prevent_default()
-            return
         if event.is_printable:
             if event.key.startswith("alt+"):
                 event.prevent_default()  # Textual would type the letter

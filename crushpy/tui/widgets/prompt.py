@@ -225,9 +225,6 @@ class PromptInput(FoldingTextArea):
         """Whether keys are vim commands now, including Ctrl+R."""
         return self.has_focus and self.has_class("-normal")
 
-    def take_command(self, event: events.Key) -> bool:
-        return self._vim is not None and self._vim.take(event)
-
     def _show(self, text: str, *, at_top: bool = False) -> None:
         self.load_text(text)
         if self._vim is not None:
@@ -355,7 +352,12 @@ class PromptInput(FoldingTextArea):
             self._completer.say("")
         return noted
 
-    def intercept(self, key: str) -> bool:
+    async def on_key(self, event: events.Key) -> None:
+        if self._intercept(event.key) or (self._vim is not None and self._vim.take(event)):
+            event.stop().prevent_default()
+
+    def _intercept(self, key: str) -> bool:
+        """Handles a key that has a meaning of its own here; True if it did."""
         completer = self._completer
         if self._dismiss_note() and key in ("escape", "tab"):
             return True
