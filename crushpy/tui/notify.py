@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Literal
 
 from textual.app import App
@@ -11,7 +10,7 @@ from textual.notifications import Notification, Notify
 from textual.widget import Widget
 
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.textual_adapter import app_of, list_notifications, remove_notifications, write_to_terminal
+from crushpy.tui.textual_adapter import app_of, remove_notifications, write_to_terminal
 
 UNTIL_DISMISSED_S = 86_400.0
 """Timeout of a toast that stays until it is removed."""
@@ -28,25 +27,20 @@ def tell(
 
 def take_back(node: Widget, text: str) -> None:
     """Removes the toast with this text, if it is shown."""
-    app = app_of(node)
-    same = [toast for toast in list_notifications(app) if toast.message == clean(text)]
-    remove_notifications(app, same)
+    remove_notifications(app_of(node), lambda toast: toast.message == clean(text))
 
 
 def dismiss_toasts(node: Widget) -> bool:
     """Removes all toasts except those that stay; False if there are none."""
-    app = app_of(node)
-    toasts = [toast for toast in list_notifications(app) if toast.timeout < UNTIL_DISMISSED_S]
-    remove_notifications(app, toasts)
-    return bool(toasts)
+    return remove_notifications(app_of(node), lambda toast: toast.timeout < UNTIL_DISMISSED_S)
 
 
-def tell_for_now(node: Widget, text: str) -> Callable[[], None]:
+def tell_for_now(node: Widget, text: str) -> Callable[[], object]:
     """Shows a toast, on any screen, until the returned function is called."""
     app = app_of(node)
     toast = Notification(clean(text), severity="warning", timeout=UNTIL_DISMISSED_S)
     app.post_message(Notify(toast))
-    return partial(remove_notifications, app, [toast])
+    return lambda: remove_notifications(app, lambda shown: shown is toast)
 
 
 def set_title(app: App[object], text: str) -> None:

@@ -13,7 +13,7 @@ import select
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -162,16 +162,14 @@ def frame_pause(app: App[object]) -> float:
     return app.frame_pause() if isinstance(app, AdaptedApp) else 0.0
 
 
-def list_notifications(app: App[object]) -> list[Notification]:
-    """The notifications on display. Textual can only clear all of them, which is why these are needed."""
-    return list(app._notifications)
-
-
-def remove_notifications(app: App[object], notifications: Sequence[Notification]) -> None:
-    for notification in notifications:
+def remove_notifications(app: App[object], matches: Callable[[Notification], bool]) -> bool:
+    """Removes those notifications on display that match; False if none does. Textual can only clear all."""
+    found = list(filter(matches, app._notifications))
+    for notification in found:
         app._unnotify(notification, refresh=False)
-    if notifications:
+    if found:
         app._refresh_notifications()
+    return bool(found)
 
 
 def bindings_with_keymap(node: DOMNode) -> dict[str, list[Binding]]:

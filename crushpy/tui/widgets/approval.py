@@ -282,7 +282,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._what = Content("") if draw else _what(question)
         self._fitted: object = None
         self._small = self._tight = False
-        self._stop_calling: Callable[[], None] = lambda: None
+        self._stop_calling: Callable[[], object] = lambda: None
 
     def compose(self) -> ComposeResult:
         yield Static(id="title")
