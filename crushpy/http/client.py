@@ -1,11 +1,10 @@
 """The client: connects to servers, pools idle connections, and streams responses."""
 
 import asyncio
-import os
 import ssl
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 
 import msgspec
 
@@ -21,11 +20,9 @@ MAX_IDLE_CONNECTIONS = 8
 class Client:
     """Belongs to one event loop. Follows no redirects and keeps no cookies."""
 
-    def __init__(self, timeouts: Timeouts | None = None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, timeouts: Timeouts | None = None) -> None:
         self.timeouts = timeouts or Timeouts()
-        self._environ = os.environ if environ is None else environ
         self._idle: dict[routing.Route, list[Connection]] = {}
-        self._context: ssl.SSLContext | None = None
 
     async def request(
         self,
@@ -48,7 +45,7 @@ class Client:
     ) -> "Exchange":
         """The first half of `request`: returns when the request has been sent."""
         target = parse_url(url)
-        proxy = None if connect_to else routing.proxy_for(target, self._environ)
+        proxy = None if connect_to else routing.proxy_for(target)
         address = proxy.host if proxy else connect_to or target.host
         route = routing.Route(Target(target.scheme, target.host, target.port), address, proxy)
         path, head = routing.request_head(target, proxy, method, headers, body)
@@ -99,7 +96,7 @@ class Client:
 
     async def _open(self, route: routing.Route, timeout_s: float) -> Connection:
         first = route.proxy or route.server
-        tls = self._tls() if first.scheme == "https" else None
+        tls = self._tls if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(str(route)),
             sock=await routing.connect_socket(route.address, first.port),
@@ -110,16 +107,15 @@ class Client:
             return connection
         try:
             await routing.open_tunnel(connection, route, route.proxy, timeout_s)
-            await connection.start_tls(self._tls(), route.server.host)
+            await connection.start_tls(self._tls, route.server.host)
         except BaseException:
             connection.abort()
             raise
         return connection
 
+    @cached_property  # reading the certificates takes a while
     def _tls(self) -> ssl.SSLContext:
-        if self._context is None:  # reading the certificates takes a while
-            self._context = routing.make_tls_context(self._environ)
-        return self._context
+        return routing.make_tls_context()
 
 
 class Exchange(msgspec.Struct, eq=False):

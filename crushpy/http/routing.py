@@ -103,12 +103,12 @@ def _basic(userinfo: str) -> str:
 BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+def make_tls_context() -> ssl.SSLContext:
     """A context that trusts the bundle named in the environment, else the system's, else certifi's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])
     for name in BUNDLE_VARIABLES:
-        if value := environ.get(name):
+        if value := os.environ.get(name):
             _load_bundle(context, name, Path(value))
             return context
     context.load_default_certs()
@@ -161,14 +161,13 @@ async def connect_socket(host: str, port: int) -> socket.socket:
 # --- proxies, from the usual environment variables
 
 
-def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Target | None:
+def proxy_for(target: Target) -> Target | None:
     """The proxy for `target` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY); None if there is none.
 
     Requests to loopback never use a proxy: it would connect to its own loopback.
     """
-    env = os.environ if environ is None else environ
-    name, url = _proxy_variable(env, target.scheme)
-    excluded = filter(None, (rule.strip().lower() for rule in _get(env, "no_proxy").split(",")))
+    name, url = _proxy_variable(target.scheme)
+    excluded = filter(None, (rule.strip().lower() for rule in _get("no_proxy").split(",")))
     if not url or is_loopback(target.host) or any(_matches(target, rule) for rule in excluded):
         return None
     if "://" not in url:
@@ -189,18 +188,18 @@ def is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
-def _proxy_variable(env: Mapping[str, str], scheme: str) -> tuple[str, str]:
+def _proxy_variable(scheme: str) -> tuple[str, str]:
     for name in (f"{scheme}_proxy", "all_proxy"):
         # A CGI server passes a request's "Proxy:" header as HTTP_PROXY: only lower case is safe there.
-        if name == "http_proxy" and "REQUEST_METHOD" in env and name not in env:
+        if name == "http_proxy" and "REQUEST_METHOD" in os.environ and name not in os.environ:
             continue
-        if value := _get(env, name):
+        if value := _get(name):
             return name.upper(), value
     return "", ""
 
 
-def _get(env: Mapping[str, str], name: str) -> str:
-    return (env.get(name) or env.get(name.upper()) or "").strip()
+def _get(name: str) -> str:
+    return (os.environ.get(name) or os.environ.get(name.upper()) or "").strip()
 
 
 def _matches(target: Target, rule: str) -> bool:

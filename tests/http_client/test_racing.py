@@ -121,7 +121,7 @@ async def test_cancelling_a_race_leaves_nothing_behind(shop, silent):
 
 async def test_a_name_that_no_host_can_have_is_an_unknown_host():
     with pytest.raises(ConnectFailed, match="no host named"):
-        await Client(environ={}).request("GET", f"http://{'a' * 70}.test/")
+        await Client().request("GET", f"http://{'a' * 70}.test/")
 
 
 @pytest.mark.usefixtures("eager_tasks")
