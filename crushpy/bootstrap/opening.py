@@ -195,7 +195,7 @@ class _Opening(msgspec.Struct, frozen=True):
             environment.trusted,
             self.additions.origin,
         )
-        spending = Spending(
+        spending = models.spending = Spending(
             self.store,
             session,
             str(environment.root),
@@ -204,7 +204,7 @@ class _Opening(msgspec.Struct, frozen=True):
             approvals.ask_to_go_on if services.has_user else None,
             events,
         )
-        scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
+        scope = AgentScope(services, session, models, gauge, events)
         return self._runtime(scope, spending, events, toolset, workspaces, undo_files, recorder)
 
     def _runtime(
