@@ -59,7 +59,6 @@ class CrushpyApp(AdaptedApp):
     OverlayScreen ToastRack { dock: bottom; align: right bottom; margin: 0 1 5 0; }
     Toast { margin: 0; padding: 0 1; }
     """
-    ENABLE_COMMAND_PALETTE = True
     BINDINGS = [
         Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),

@@ -60,9 +60,7 @@ class ChatScreen(ChatHost):
 
     DEFAULT_CSS = """
     ChatScreen { layout: vertical; overflow: hidden; }
-    ChatScreen Transcript { height: 1fr; }
     ChatScreen #prompt-box { height: auto; background: $surface; }
-    ChatScreen PromptInput { width: 1fr; }
     ChatScreen.-cramped #prompt-box { max-height: 1; }
     ChatScreen.-cramped ContextStrip { display: none; }
     ChatScreen.-cramped QueueView { max-height: 0; }

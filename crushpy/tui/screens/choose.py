@@ -112,7 +112,6 @@ class LineScreen(DialogScreen[str | None]):
         Binding("enter", "store", "OK", priority=True),
         Binding("escape", "close", "Cancel"),
     ]
-    AUTO_FOCUS = "LineField"
 
     def __init__(
         self, heading: str, field: LineField, hint: str = "", check: Callable[[str], str] = str

@@ -171,7 +171,6 @@ class InspectorScreen(OverlayScreen[None]):
         Binding("escape", "close", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (20, "-tall")]
-    AUTO_FOCUS = "RowList"
     largest_first: var[bool] = var(True, init=False)
     by_kind: var[bool] = var(False, init=False)
     tools_apart: var[bool] = var(False, init=False)

@@ -168,7 +168,6 @@ class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
     ListScreen.-short #about { max-height: 2; }
     ListScreen.-tiny #about { max-height: 1; }
     """
-    AUTO_FOCUS = "FilterLine"
 
     placeholder = "type to filter"
     initial_filter = ""
@@ -306,7 +305,6 @@ class PanelScreen(OverlayScreen[None]):
 
     DEFAULT_CSS = "PanelScreen VerticalScroll { height: 1fr; padding: 0 1; }"
     BINDINGS = [Binding("escape,q", "close", "Close")]
-    AUTO_FOCUS = "VerticalScroll"
 
     def __init__(self, heading: str = "", body: str | Widget = "") -> None:
         super().__init__()

@@ -122,7 +122,6 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
         Binding("tab", "app.focus_next", "List or diff"),
         Binding("escape", "close", "Cancel"),
     ]
-    AUTO_FOCUS = "RowList"
 
     def __init__(
         self,

@@ -25,14 +25,12 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
 
     DEFAULT_CSS = """
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    SessionReaderScreen Transcript { height: 1fr; }
     """
     BINDINGS = [
         Binding("f6", "fold", "Fold or unfold"),
         Binding("g", "go_on", "Continue here"),
         Binding("escape", "close", "Close"),
     ]
-    AUTO_FOCUS = "Transcript"
 
     def __init__(self, library: SessionBrowser, session_id: str, place: FoundPlace | None = None) -> None:
         super().__init__()

@@ -113,7 +113,6 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     DEFAULT_CSS = """
     SessionTreeScreen #both { height: 1fr; layout: horizontal; }
-    SessionTreeScreen RowList { width: 1fr; }
     SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
     SessionTreeScreen.-narrow #both { layout: vertical; }
     SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
@@ -132,7 +131,6 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
-    AUTO_FOCUS = "RowList"
     heading = "Session tree"
 
     def __init__(self, library: SessionBrowser, session_id: str, replay: "ReplaySession") -> None:

@@ -43,7 +43,6 @@ class ReviewScreen(EditingScreen[Verdict]):
         Binding("escape", "edit(False)", "Back"),
         Binding("escape", "decline", "Decline"),
     ]
-    AUTO_FOCUS = "#reading"
     unsaved = "Your edits would be lost. Press {}, a to accept them."
 
     def __init__(self, event: ReviewNeeded, *, writing: bool = False) -> None:

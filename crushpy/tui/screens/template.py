@@ -39,7 +39,6 @@ class TemplateScreen(EditingScreen[None]):
         Binding("f4", "outside", "$EDITOR"),
         Binding("escape", "close", "Close"),
     ]
-    AUTO_FOCUS = "AreaField"
     heading = "Summary template"
     unsaved = "The template is not saved. Press Ctrl+S to save it, {}."
 
