@@ -420,7 +420,7 @@ async def _adopt(environment: ProjectEnvironment, info: SessionInfo) -> SessionI
     model = ""
     if info.model and not environment.settings.model:
         with suppress(ModelError):
-            find_endpoint(info.model, environment.settings, os.environ)
+            find_endpoint(info.model, environment.settings)
             model = info.model
     return msgspec.structs.replace(
         info,

@@ -174,7 +174,7 @@ class Worker:
 
     def _serves(self, model: str) -> bool:
         try:
-            find_endpoint(model, self._environment.settings, os.environ)
+            find_endpoint(model, self._environment.settings)
         except ModelError:
             if model not in self.me.lacks:
                 self.me = msgspec.structs.replace(self.me, lacks=(*self.me.lacks, model))

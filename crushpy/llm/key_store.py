@@ -9,7 +9,7 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -55,19 +55,17 @@ class KeyOrigin(Data, frozen=True):
         return f"{self.variable or 'a variable'} is {'set' if self.held else 'not set'}"
 
 
-def find_key(
-    provider: str, settings: Settings, environ: Mapping[str, str] = os.environ, *, open_keyring: bool = True
-) -> KeyOrigin:
+def find_key(provider: str, settings: Settings, *, open_keyring: bool = True) -> KeyOrigin:
     """The key of `provider`. Waits for the keyring, at most some seconds, only if the key is there."""
-    place = locate_key(provider, settings, environ)
+    place = locate_key(provider, settings)
     if place.held and place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
-        return msgspec.structs.replace(place, key=environ[place.variable])
+        return msgspec.structs.replace(place, key=os.environ[place.variable])
     if not (place.held or (place.stored and open_keyring)):
         return place
     from crushpy.security.redact import add_secret
 
     try:
-        kept = environ[place.variable] if place.held else _stored_keys().get(provider)
+        kept = os.environ[place.variable] if place.held else _stored_keys().get(provider)
         key = kept or read_secret(provider)
     except KeyringUnusable as error:
         return msgspec.structs.replace(place, problem=error.message)
@@ -77,15 +75,15 @@ def find_key(
     return msgspec.structs.replace(place, key=key)
 
 
-def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> KeyOrigin:
+def locate_key(provider: str, settings: Settings) -> KeyOrigin:
     """The location of the key of `provider`. Fast; never opens the keyring."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = vendors.key_variables(provider, chosen.api_key_env)
-    held = next((name for name in variables if environ.get(name)), "")
+    held = next((name for name in variables if os.environ.get(name)), "")
     if held:
         return KeyOrigin(held, held=True)
     guessed = () if provider in settings.providers else vendors.guessed_variables(provider)
-    if any(environ.get(name) for name in guessed):
+    if any(os.environ.get(name) for name in guessed):
         return KeyOrigin()  # litellm reads it, and the environment takes precedence
     kept = _stored_keys().get(provider)
     return KeyOrigin(next(iter(variables), ""), stored=kept is not None, in_file=bool(kept))

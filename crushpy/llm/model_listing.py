@@ -108,17 +108,15 @@ def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
         learnt.update(model.info.name, server, lambda known: structs.replace(known, window=window))
 
 
-async def list_local_models(
-    settings: Settings, environ: Mapping[str, str] = os.environ, *, set_up: bool = True
-) -> list[ListedModel]:
+async def list_local_models(settings: Settings, *, set_up: bool = True) -> list[ListedModel]:
     """The models of the servers on this machine, by the names they have once they are set up.
 
     Without `set_up`: only those of servers that are not set up yet.
     """
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
-    if base := factory.custom_base("openai", settings, environ):
+    if base := factory.custom_base("openai", settings):
         bases["openai"] = base
-    found = await find_local_servers(environ, bases, ask_bases=set_up)
+    found = await find_local_servers(bases, ask_bases=set_up)
     return [
         ListedModel(
             merge_model_info(name, model, settings),
@@ -255,13 +253,13 @@ def local_model_commands(local: ListedModel) -> tuple[str, str]:
 
 
 async def find_local_servers(
-    environ: Mapping[str, str], bases: Mapping[str, str] | None = None, *, ask_bases: bool = True
+    bases: Mapping[str, str] | None = None, *, ask_bases: bool = True
 ) -> list[ServerList]:
     """The servers on loopback that answer like a model server, asked concurrently.
 
     `bases` are additional addresses by name. Without `ask_bases` they are skipped, also at a default port.
     """
-    defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports(environ).items()}
+    defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports().items()}
     given = {name: base.rstrip("/") for name, base in (bases or {}).items() if vendors.on_loopback(base)}
     # By address, so that none is asked twice; the user's name for an address comes last and wins.
     named = [*(defaults | given).items(), *given.items()]
@@ -272,9 +270,9 @@ async def find_local_servers(
     return [server for server in answers if server is not None]
 
 
-def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
+def local_ports() -> dict[str, int]:
     """The ports of local servers, by server name."""
-    text = environ.get(PORTS_VARIABLE)
+    text = os.environ.get(PORTS_VARIABLE)
     if text is None:
         return {name: vendor.port for name, vendor in vendors.VENDORS.items() if vendor.port}
     found: dict[str, int] = {}

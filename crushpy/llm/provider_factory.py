@@ -6,7 +6,6 @@ request. A new protocol is a package beside this file and one branch of `create_
 
 import os
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from threading import Thread
 from urllib.parse import urlsplit
@@ -80,9 +79,9 @@ def _create_litellm(endpoint: Endpoint) -> Provider:
 # --- endpoints -----------------------------------------------------------------------------------------
 
 
-def create_provider(model: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> Provider:
+def create_provider(model: str, settings: Settings) -> Provider:
     """The provider for `model`. Raises AuthenticationFailed or BadRequest if there is none."""
-    endpoint = find_endpoint(model, settings, environ)
+    endpoint = find_endpoint(model, settings)
     return create_client(endpoint_protocol(endpoint, settings), endpoint)
 
 
@@ -146,41 +145,39 @@ def without_secrets(base: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-def find_endpoint(model: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> Endpoint:
+def find_endpoint(model: str, settings: Settings) -> Endpoint:
     """The endpoint of `model`. Raises AuthenticationFailed or BadRequest if it cannot be used."""
     if model.startswith("demo/"):
         if model != catalog.DEMO:
             raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")
         window = catalog.lookup(model, settings.models.get(model)).context_window
         return Endpoint(model, "demo", window=window)
-    endpoint = locate_endpoint(model, settings, environ)
+    endpoint = locate_endpoint(model, settings)
     if not endpoint.vendor:
         raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
     _require_key(endpoint, settings)
     return endpoint
 
 
-def locate_endpoint(
-    model: str, settings: Settings, environ: Mapping[str, str] = os.environ, *, open_keyring: bool = True
-) -> Endpoint:
+def locate_endpoint(model: str, settings: Settings, *, open_keyring: bool = True) -> Endpoint:
     """The endpoint of `model`, or of a provider (`name/`), which may lack a key, or a vendor if unknown."""
     if model == catalog.DEMO:
         return Endpoint(model, "demo")
     vendor = catalog.provider_of(model)
-    if not vendor and vendors.base_of("openai", environ):
+    if not vendor and vendors.base_of("openai"):
         vendor = "openai"  # a bare name is passed to the user's own server
-    found = find_key(vendor, settings, environ, open_keyring=open_keyring)
+    found = find_key(vendor, settings, open_keyring=open_keyring)
     chosen = settings.providers.get(vendor) or ProviderSettings()
     own = settings.models.get(model)
     return Endpoint(
         model,
         vendor,
-        chosen.api_base or vendors.base_of(vendor, environ),
+        chosen.api_base or vendors.base_of(vendor),
         found.key,
         found.variable,
         bool(chosen.api_key_env),
         chosen.protocol,
-        environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
+        os.environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
         key_stored=found.stored,
         key_problem=found.problem,
         timeout_s=chosen.timeout_s,
@@ -188,14 +185,14 @@ def locate_endpoint(
     )
 
 
-def default_model(settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
+def default_model(settings: Settings) -> str:
     """The model to use if none is named: from the settings, else by the available keys; may be `UNNAMED`."""
     if settings.model:
         return settings.model
-    has_own = bool(custom_base("openai", settings, environ))
+    has_own = bool(custom_base("openai", settings))
     for vendor in vendors.PROVIDERS:
         chosen = settings.providers.get(vendor.name) or ProviderSettings()
-        if any(environ.get(name) for name in (chosen.api_key_env, *vendor.variables)):
+        if any(os.environ.get(name) for name in (chosen.api_key_env, *vendor.variables)):
             return UNNAMED if vendor.name == "openai" and has_own else vendor.default_model
     if has_own:
         return UNNAMED
@@ -203,10 +200,10 @@ def default_model(settings: Settings, environ: Mapping[str, str] = os.environ) -
     return next((vendor.default_model for vendor in vendors.PROVIDERS if vendor.name in stored), catalog.DEMO)
 
 
-def custom_base(provider: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
+def custom_base(provider: str, settings: Settings) -> str:
     """The address of a provider, if it is not the default; else empty."""
     chosen = settings.providers.get(provider) or ProviderSettings()
-    base = chosen.api_base or vendors.base_of(provider, environ)
+    base = chosen.api_base or vendors.base_of(provider)
     return "" if provider == "openai" and is_official(base) else base
 
 

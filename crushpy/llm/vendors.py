@@ -1,7 +1,7 @@
 """The known vendors (`vendors.toml`), the variables for their keys and addresses, and one endpoint."""
 
+import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -60,10 +60,10 @@ def guessed_variables(provider: str) -> tuple[str, ...]:
     return vendor_of(provider).litellm_variables or (usual,)
 
 
-def base_of(provider: str, environ: Mapping[str, str]) -> str:
+def base_of(provider: str) -> str:
     """The address of `provider` from the environment; empty if there is none."""
     vendor = vendor_of(provider)
-    given = (environ.get(name, "").strip() for name in vendor.base_variables)
+    given = (os.environ.get(name, "").strip() for name in vendor.base_variables)
     base = next(filter(None, given), "")
     return _complete_host(base) if base and vendor.local else base
 

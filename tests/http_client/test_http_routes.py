@@ -2,9 +2,9 @@
 
 import asyncio
 import base64
-from collections.abc import Callable
 
 import pytest
+from support.variables import variables
 
 from crushpy.http.client import Client
 from crushpy.http.common import ConnectFailed, Target, parse_url
@@ -114,18 +114,12 @@ async def test_a_proxy_that_refuses_is_named_with_its_reason(raw, monkeypatch):
     assert "password" in refused.value.hint
 
 
-@pytest.fixture
-def goes_through(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Target | None]:
-    def find(url: str, **env: str) -> Target | None:
-        with monkeypatch.context() as variables:
-            for name, value in env.items():
-                variables.setenv(name, value)
-            return proxy_for(parse_url(url))
-
-    return find
+def goes_through(url: str, **env: str) -> Target | None:
+    with variables(env):
+        return proxy_for(parse_url(url))
 
 
-def test_the_variable_for_the_scheme_comes_before_the_one_for_all(goes_through):
+def test_the_variable_for_the_scheme_comes_before_the_one_for_all():
     env = {"HTTP_PROXY": "http://a:1", "ALL_PROXY": "b:2"}
     assert goes_through("http://x.test", **env) == parse_url("http://a:1")
     assert goes_through("https://x.test", **env) == parse_url("http://b:2")
@@ -152,22 +146,22 @@ def test_the_variable_for_the_scheme_comes_before_the_one_for_all(goes_through):
         ("", "http://x.test", False),
     ],
 )
-def test_no_proxy_excludes_the_named_hosts(goes_through, no_proxy, url, direct):
+def test_no_proxy_excludes_the_named_hosts(no_proxy, url, direct):
     assert (goes_through(url, http_proxy="http://p:1", no_proxy=no_proxy) is None) is direct
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "app.localhost"])
-def test_a_loopback_server_is_never_asked_through_a_proxy(goes_through, host):
+def test_a_loopback_server_is_never_asked_through_a_proxy(host):
     assert goes_through(f"http://{host}:8080", HTTP_PROXY="http://p:1") is None
 
 
-def test_a_socks_proxy_is_refused_with_the_way_out(goes_through):
+def test_a_socks_proxy_is_refused_with_the_way_out():
     with pytest.raises(ConnectFailed, match="ALL_PROXY names a socks5 proxy") as refused:
         goes_through("http://x.test", ALL_PROXY="socks5://p:1")
     assert "NO_PROXY" in refused.value.hint
 
 
-def test_a_web_servers_proxy_header_is_not_taken_for_a_proxy(goes_through):
+def test_a_web_servers_proxy_header_is_not_taken_for_a_proxy():
     assert goes_through("http://x.test", HTTP_PROXY="http://evil:1", REQUEST_METHOD="GET") is None
 
 

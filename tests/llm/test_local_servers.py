@@ -16,8 +16,6 @@ from crushpy.llm import model_listing
 from crushpy.llm.model_listing import choose_default, find_local_servers, local_ports, open_provider
 from crushpy.settings.schema import ProviderSettings, Settings
 
-NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
-
 
 @asynccontextmanager
 async def program(answer: bytes) -> AsyncIterator[int]:
@@ -43,8 +41,8 @@ async def test_the_servers_that_answer_are_found_with_their_models(
     monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 4.0)
     llm.models = ["qwen3:8b", "text-embedding-small"]
     async with program(b"") as silent:
-        environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}, vllm={silent}"}
-        (server,) = await find_local_servers(environ)
+        monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}, vllm={silent}")
+        (server,) = await find_local_servers()
     assert (server.provider, [model.id for model in server.models]) == ("ollama", ["qwen3:8b"])
     assert server.api_base == llm.api_base
 
@@ -64,19 +62,23 @@ async def test_local_server_search_ignores_other_programs(
 ) -> None:
     monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 0.3)
     async with program(answer) as port:
-        assert await find_local_servers({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+        monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"vllm={port}")
+        assert await find_local_servers() == []
 
 
-async def test_a_closed_port_is_no_trouble() -> None:
+async def test_a_closed_port_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:  # by somebody who does not listen
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        assert await find_local_servers({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+        monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"vllm={port}")
+        assert await find_local_servers() == []
 
 
-async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(llm: ScriptedLLM) -> None:
-    environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}"}
-    (server,) = await find_local_servers(environ, {"lab": f"http://localhost:{llm.port}/v1/"})
+async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(
+    llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}")
+    (server,) = await find_local_servers({"lab": f"http://localhost:{llm.port}/v1/"})
     assert server.provider == "lab"
     assert [model.id for model in server.models] == ["test-model"]
 
@@ -92,23 +94,25 @@ async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest
     monkeypatch.setattr(loop, "sock_connect", note)
     monkeypatch.setattr(loop, "getaddrinfo", note)
     bases = {"lab": "http://192.0.2.1/v1", "odd": "not a url", "mine": "https://models.example.org/v1"}
-    assert await find_local_servers(NOWHERE, bases) == []
+    assert await find_local_servers(bases) == []
     assert asked == []
-    await find_local_servers(NOWHERE, {"near": "http://127.0.0.1:9/v1"})
+    await find_local_servers({"near": "http://127.0.0.1:9/v1"})
     assert asked, "the guard above sees what is asked"
 
 
-def test_the_usual_ports_are_those_of_the_servers_people_run() -> None:
-    assert local_ports({}) == {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
-    assert local_ports(NOWHERE) == {}
+def test_the_usual_ports_are_those_of_the_servers_people_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_ports() == {}  # as CRUSHPY_LOCAL_PORTS says in all tests
+    monkeypatch.delenv("CRUSHPY_LOCAL_PORTS")
+    assert local_ports() == {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
 
 
 @pytest.mark.parametrize(
     "text", ["ollama", "ollama=", "=1", "ollama=many", "ollama=0", "ollama=99999", "a=1,b"]
 )
-def test_unreadable_ports_are_an_error_that_names_them(text: str) -> None:
+def test_unreadable_ports_are_an_error_that_names_them(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", text)
     with pytest.raises(UsageError, match="CRUSHPY_LOCAL_PORTS"):
-        local_ports({"CRUSHPY_LOCAL_PORTS": text})
+        local_ports()
 
 
 class LoadingAnswers(dict[str, Any]):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Fail, Reply, ScriptedLLM
+from support.variables import variables
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.errors import BadRequest
@@ -236,12 +237,14 @@ def test_azure_is_asked_at_its_own_addresses(base: str, version: str, expected: 
 
 async def test_azure_gets_its_key_in_its_own_header(llm: ScriptedLLM) -> None:
     environ = {"AZURE_API_KEY": "secret", "AZURE_API_BASE": llm.url, "AZURE_API_VERSION": "2024-10-21"}
-    provider = create_provider("azure/mine", Settings(), environ)
+    with variables(environ):
+        provider = create_provider("azure/mine", Settings())
     with pytest.raises(BadRequest) as refused:
         await hear(provider, ask(model="azure/mine"))
     path = "/openai/deployments/mine/chat/completions?api-version=2024-10-21"
     assert f"{llm.url}{path}" in refused.value.message
     assert json.dumps(provider._headers).count("secret") == 1
     assert provider._headers["api-key"] == "secret"
-    token = create_provider("azure/mine", Settings(), {"AZURE_AD_TOKEN": "t", "AZURE_API_BASE": llm.url})
+    with variables({"AZURE_AD_TOKEN": "t", "AZURE_API_BASE": llm.url}):
+        token = create_provider("azure/mine", Settings())
     assert token._headers["authorization"] == "Bearer t"

@@ -10,18 +10,17 @@ import pytest
 from hosting import SIZES, shown
 from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
+from support.variables import variables
 
 from crushpy.core.errors import CrushpyError
 from crushpy.llm.vendors import PROVIDERS
 from crushpy.settings.schema import Settings
 from crushpy.tui.screens.connect import ConnectScreen, model_sources
 
-NOBODY = {"CRUSHPY_LOCAL_PORTS": ""}
-
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_way_is_listed_with_what_is_missing(size: tuple[int, int]) -> None:
-    async with shown(ConnectScreen(Settings(), environ=NOBODY), size) as screen:
+    async with shown(ConnectScreen(Settings()), size) as screen:
         assert "✓ demo/tour" in screen.text
         assert "✗ anthropic  ANTHROPIC_API_KEY" in screen.text
         for key in ("Enter Use", "F5 Try", "Esc Close"):
@@ -32,9 +31,9 @@ async def test_every_way_is_listed_with_what_is_missing(size: tuple[int, int]) -
         assert screen.results == [None]
 
 
-async def test_a_key_is_named_and_never_shown() -> None:
-    environ = {**NOBODY, "OPENAI_API_KEY": "sk-secret-value"}
-    async with shown(ConnectScreen(Settings(), environ=environ)) as screen:
+async def test_a_key_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-value")
+    async with shown(ConnectScreen(Settings())) as screen:
         assert "✓ openai  OPENAI_API_KEY is set" in screen.text
         assert "sk-secret" not in screen.text
         await screen.press("enter")
@@ -45,14 +44,14 @@ async def test_missing_provider_cannot_be_chosen() -> None:
     async def check(model: str) -> str:
         raise AssertionError(model)
 
-    async with shown(ConnectScreen(Settings(), "anthropic", check, NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "anthropic", check)) as screen:
         assert "demo/tour" not in screen.text  # the argument filters
         await screen.press("f5")
         assert screen.results == []
         assert any("ANTHROPIC_API_KEY" in message for message in screen.messages)
 
 
-async def test_trying_says_how_it_went() -> None:
+async def test_trying_says_how_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[str | CrushpyError] = [CrushpyError("The key was refused.", "Make a new one."), "It works."]
     tried: list[str] = []
     ready = asyncio.Event()
@@ -65,8 +64,8 @@ async def test_trying_says_how_it_went() -> None:
             raise answer
         return answer
 
-    environ = {**NOBODY, "XAI_API_KEY": "x"}
-    async with shown(ConnectScreen(Settings(), "xai", check, environ)) as screen:
+    monkeypatch.setenv("XAI_API_KEY", "x")
+    async with shown(ConnectScreen(Settings(), "xai", check)) as screen:
         await screen.pilot.press("f5")
         await screen.until(lambda: "Trying xai/grok-4.7" in screen.text)
         ready.set()
@@ -83,7 +82,7 @@ async def test_a_server_on_this_machine_is_found_and_tried(llm: ScriptedLLM) -> 
     llm.models = ["qwen3:8b"]
     llm.always("OK")
     settings = msgspec.convert({"providers": {"home": {"api_base": llm.api_base}}}, Settings)
-    async with shown(ConnectScreen(settings, "machine", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(settings, "machine")) as screen:
         assert "home on this machine" in screen.text
         await screen.press("f5")
         assert "home/qwen3:8b answered after" in screen.text
@@ -94,17 +93,20 @@ async def test_a_server_on_this_machine_is_found_and_tried(llm: ScriptedLLM) -> 
         assert screen.results == ["home/qwen3:8b"]
 
 
-async def test_a_server_that_is_not_set_up_tells_both_ways(llm: ScriptedLLM) -> None:
+async def test_a_server_that_is_not_set_up_tells_both_ways(
+    llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     llm.models = ["qwen3:8b\x1b[31m"]
-    environ = {"CRUSHPY_LOCAL_PORTS": f"vllm={llm.port}"}
-    async with shown(ConnectScreen(Settings(), "vllm", environ=environ), (120, 24)) as screen:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"vllm={llm.port}")
+    async with shown(ConnectScreen(Settings(), "vllm"), (120, 24)) as screen:
         assert f"once: OPENAI_BASE_URL={llm.api_base}" in screen.text
         assert "permanently: crushpy config set providers.vllm.api_base" in screen.text
         assert "\x1b" not in screen.text
 
 
 def test_connect_lists_all_providers_ready_ones_first() -> None:
-    found = model_sources(Settings(), {"GROQ_API_KEY": "x"})
+    with variables({"GROQ_API_KEY": "x"}):
+        found = model_sources(Settings())
     assert {provider.name for provider in PROVIDERS} <= {place.name for place in found}
     assert [place.name for place in found if place.ready] == ["groq", "demo/tour"]
     assert [place.ready for place in found] == sorted((place.ready for place in found), reverse=True)
@@ -120,9 +122,8 @@ def test_a_variable_of_the_users_own_and_a_server_of_their_own_are_heeded() -> N
         },
         Settings,
     )
-    found = {
-        place.name: place for place in model_sources(settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
-    }
+    with variables({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}):
+        found = {place.name: place for place in model_sources(settings)}
     assert found["mistral"].state == "MY_KEY is not set"
     assert (found["mine"].ready, found["mine"].state) == (False, "MINE is not set")
     assert (found["openai"].ready, found["openai"].model) == (True, "")
@@ -139,7 +140,8 @@ def test_a_variable_of_the_users_own_and_a_server_of_their_own_are_heeded() -> N
     ],
 )
 def test_the_address_variables_of_every_vendor_are_heeded(variable: str, name: str) -> None:
-    found = {place.name: place for place in model_sources(Settings(), {variable: "http://127.0.0.1:1/v1"})}
+    with variables({variable: "http://127.0.0.1:1/v1"}):
+        found = {place.name: place for place in model_sources(Settings())}
     assert "at http://127.0.0.1:1/v1" in found[name].state
     assert f"{name}/<" in found[name].how
 
@@ -158,7 +160,7 @@ def in_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 @pytest.mark.slow
 async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyring: Path) -> None:
-    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "groq")) as screen:
         await screen.pilot.press("f2")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press(*"gsk-secret", "enter")
@@ -172,7 +174,7 @@ async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyri
 
 
 async def test_connect_screen_refuses_an_invalid_key(in_keyring: Path) -> None:
-    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "groq")) as screen:
         await screen.pilot.press("f2")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press("a", "space", "b", "enter")
@@ -186,7 +188,7 @@ async def test_connect_screen_names_the_variable_without_a_keyring(in_keyring: P
     import keyring.backends.fail
 
     keyring.set_keyring(keyring.backends.fail.Keyring())
-    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "groq")) as screen:
         await screen.pilot.press("f2")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press(*"gsk-secret", "enter")
@@ -205,7 +207,7 @@ async def test_connect_screen_stores_the_key_in_a_file_when_the_user_agrees(
     import keyring.backends.fail
 
     keyring.set_keyring(keyring.backends.fail.Keyring())
-    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "groq")) as screen:
         await screen.pilot.press("f2")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press(*"gsk-secret", "enter")
@@ -218,7 +220,7 @@ async def test_connect_screen_stores_the_key_in_a_file_when_the_user_agrees(
 
 @pytest.mark.slow
 async def test_enter_asks_for_the_key_that_is_missing(in_keyring: Path) -> None:
-    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "groq")) as screen:
         await screen.pilot.press("enter")
         await screen.until(lambda: "Key for groq" in screen.text)
         await screen.pilot.press(*"gsk-secret", "enter")
@@ -228,7 +230,7 @@ async def test_enter_asks_for_the_key_that_is_missing(in_keyring: Path) -> None:
 
 
 async def test_enter_asks_for_no_key_where_more_than_that_is_missing(in_keyring: Path) -> None:
-    async with shown(ConnectScreen(Settings(), "azure", environ=NOBODY)) as screen:
+    async with shown(ConnectScreen(Settings(), "azure")) as screen:
         await screen.press("enter")
         assert "Key for azure" not in screen.text
         assert any("export AZURE_API_BASE" in message for message in screen.messages)

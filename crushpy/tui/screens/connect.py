@@ -1,8 +1,7 @@
 """How to connect a model: what to set for each provider, what is set already, and whether it works."""
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import groupby
 
 from textual import events, on, work
@@ -73,13 +72,13 @@ class ModelSource(Data, frozen=True):
     """Only a key is missing."""
 
 
-def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelSource]:
+def model_sources(settings: Settings) -> list[ModelSource]:
     """Every way to a model, those that are ready first. Uses no network and never shows a key."""
-    found = [_provider(provider, settings, environ) for provider in vendors.PROVIDERS]
-    found.append(_azure(settings, environ))
+    found = [_provider(provider, settings) for provider in vendors.PROVIDERS]
+    found.append(_azure(settings))
     known = {place.name for place in found}
-    found += [_of_settings(name, settings, environ) for name in settings.providers if name not in known]
-    if not vendors.base_of("openai", environ):
+    found += [_of_settings(name, settings) for name in settings.providers if name not in known]
+    if not vendors.base_of("openai"):
         variable, url = BASE_VARIABLES[0], "http://host:port/v1"
         how = (
             f"export {variable}={url} (and OPENAI_API_KEY if it needs one), "
@@ -92,9 +91,9 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     return sorted([*found, demo], key=lambda source: not source.ready)
 
 
-def _provider(provider: vendors.Vendor, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+def _provider(provider: vendors.Vendor, settings: Settings) -> ModelSource:
     name = provider.name
-    place, base = locate_key(name, settings, environ), custom_base(name, settings, environ)
+    place, base = locate_key(name, settings), custom_base(name, settings)
     has_key = place.held or place.stored
     state = place.state
     if base:
@@ -108,9 +107,9 @@ def _provider(provider: vendors.Vendor, settings: Settings, environ: Mapping[str
     return ModelSource(name, has_key or bool(base), state, model, how, name, not (has_key or base))
 
 
-def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+def _azure(settings: Settings) -> ModelSource:
     """The names of Azure deployments are chosen by their owner."""
-    place, base = locate_key("azure", settings, environ), custom_base("azure", settings, environ)
+    place, base = locate_key("azure", settings), custom_base("azure", settings)
     has_key = place.held or place.stored
     missing = "" if base else f"{vendors.AZURE_BASES[0]} is not set"
     state = missing or f"at {redact(base)}, {place.state}"
@@ -120,9 +119,9 @@ def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     return ModelSource("azure", has_key and bool(base), state, "", how, "azure", bool(base) and not has_key)
 
 
-def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+def _of_settings(name: str, settings: Settings) -> ModelSource:
     """A provider that is defined in the settings only."""
-    chosen, place = settings.providers[name], locate_key(name, settings, environ)
+    chosen, place = settings.providers[name], locate_key(name, settings)
     missing = bool(chosen.api_key_env) and not (place.held or place.stored)
     state = place.state if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
     how = f"Defined in your settings. Its models are named {name}/<model> (see /model). F2 stores its key."
@@ -141,19 +140,12 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
     heading = "Connect a model"
     one_click = False
 
-    def __init__(
-        self,
-        settings: Settings,
-        provider: str = "",
-        check: TryModel | None = None,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, provider: str = "", check: TryModel | None = None) -> None:
         super().__init__()
         self.initial_filter = provider
         self._settings = settings
         self._check: TryModel = check or (lambda model: probe_model(model, settings))
-        self._environ = os.environ if environ is None else environ
-        self.all_rows = model_sources(settings, self._environ)
+        self.all_rows = model_sources(settings)
         self._servers: list[ModelSource] = []
         """Servers found on this machine."""
         self._outcomes: dict[str, tuple[bool | None, str]] = {}
@@ -163,7 +155,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
     @in_worker("local")
     async def _load(self) -> None:
         """Queries the servers on this machine for their models."""
-        found = await list_local_models(self._settings, self._environ)
+        found = await list_local_models(self._settings)
         servers = groupby(found, key=lambda offer: offer.api_base)
         self._servers = [_server(base, list(served)) for base, served in servers]
         self.all_rows = [*self._servers, *self.all_rows]
@@ -224,10 +216,10 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             if await app.push_screen_wait(ChooseScreen(error.message, choices)) != "file":
                 return
             await asyncio.to_thread(store_key, provider, key, settings, in_file=True)
-        self.all_rows = [*self._servers, *model_sources(self._settings, self._environ)]
+        self.all_rows = [*self._servers, *model_sources(self._settings)]
         self._outcomes.pop(provider, None)
         self.refresh_rows()
-        held = locate_key(provider, self._settings, self._environ)
+        held = locate_key(provider, self._settings)
         before = f" {held.variable} is set and takes precedence." if held.held else ""
         tell(self, f"The key for {provider} is stored in {place}.{before}")
 
