@@ -29,7 +29,7 @@ from crushpy.core.templates import TemplateProblem
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.subagents import Subagents
-from crushpy.engine.approvals import Approvals, GrantedRules, PermissionOptions
+from crushpy.engine.approvals import Approvals, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
@@ -164,9 +164,8 @@ class _Opening(msgspec.Struct, frozen=True):
         templates = environment.find_templates(partial(_tell_problem, events))
         folders = ConversationFolders(paths.outputs / info.root_id, paths.sandboxes / new_id())
         rules = self._rules(folders)
-        granted = GrantedRules(rules, info.grants)
         lsp = environment.language_servers(self.options)
-        workspaces = Workspaces(environment, folders, lambda: granted.folders, self.store, events, lsp=lsp)
+        workspaces = Workspaces(environment, folders, lambda: approvals.folders, self.store, events, lsp=lsp)
         models = self._models(rules)
         tools = self._tools(models.window(info.model), workspaces.mcp, lsp=bool(lsp))
         toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
@@ -176,12 +175,18 @@ class _Opening(msgspec.Struct, frozen=True):
         events.take_notes(Timeline(self.store, session).note)
         workspace, gained = workspaces.make_main(self.additions.files)
         undo_files = UndoFiles(paths.undo, workspace.cwd, environment.settings.undo)
-        for folder in granted.folders:
-            undo_files.add(folder)
         recorder = ChangeRecorder(self.store, undo_files, workspace.jobs, session, events)
         user_settings = UserSettings(environment.settings, paths, environment.cwd)
-        permissions = self._permissions(granted, partial(self._hooks, hooks, session, workspace, events))
+        permissions = PermissionOptions(
+            rules,
+            self.options.interactive or self.additions.answers,
+            self.options.yolo,
+            environment.guard,
+            partial(self._hooks, hooks, session, workspace, events),
+        )
         approvals = Approvals(permissions, workspace, session, user_settings, events)
+        for folder in approvals.folders:
+            undo_files.add(folder)
         services = Services(
             self.store,
             user_settings,
@@ -257,18 +262,6 @@ class _Opening(msgspec.Struct, frozen=True):
             *self.additions.tools,
         )
         return tuple(filter(self.additions.offers, tools))
-
-    def _permissions(
-        self, granted: GrantedRules, make_hooks: Callable[[Approvals], Hooks]
-    ) -> PermissionOptions:
-        return PermissionOptions(
-            granted,
-            self.options.interactive or self.additions.answers,
-            self.options.yolo,
-            self.loaded.info.mode or self.environment.settings.permissions.mode,
-            self.environment.guard,
-            make_hooks,
-        )
 
     def _rules(self, folders: ConversationFolders) -> RuleSet:
         environment = self.environment

@@ -63,42 +63,14 @@ class Ruling(Data, frozen=True):
     """How the turn ended while the question was open, in words: the caller must end too."""
 
 
-class GrantedRules:
-    """The rules from settings and flags, and those that the user's answers have added."""
-
-    def __init__(self, rules: RuleSet, grants: tuple[str, ...]) -> None:
-        self._rules = rules
-        self.grants = grants
-        """For this conversation, which stores them."""
-        self.always: tuple[str, ...] = ()
-        """Stored in the settings since they were loaded."""
-
-    def grant(self, rules: Iterable[str]) -> None:
-        self.grants = tuple(dict.fromkeys((*self.grants, *rules)))
-
-    def allow_always(self, rules: Iterable[str]) -> None:
-        self.always = (*self.always, *rules)
-
-    def in_force(self) -> RuleSet:
-        if not self.grants and not self.always:
-            return self._rules
-        granted = RuleSet.from_strings(allow=(*self.grants, *self.always))
-        return self._rules.grant(*granted.allow)
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Folders that count as the workspace, beside it."""
-        return self.in_force().folders
-
-
 class PermissionOptions(Data, frozen=True):
     """How a conversation asks for permission."""
 
-    rules: GrantedRules
+    rules: RuleSet
+    """From settings and flags."""
     interactive: bool = False
     """Whether a user can be asked."""
     yolo: bool = False
-    mode: Mode = "ask"
     find_guard: Callable[[], ExecutionContext] = ExecutionContext
     """Finds the sandbox. Called at the first decision, because it takes milliseconds."""
     make_hooks: Callable[["Approvals"], Hooks] = lambda _: Hooks()
@@ -142,7 +114,7 @@ class Approvals:
         user_settings: UserSettings,
         emit: Emit,
     ) -> None:
-        self._options, self._rules = options, options.rules
+        self._options = options
         self._workspace, self._jobs = workspace.cwd, workspace.jobs
         self._session = session
         self._user_settings = user_settings
@@ -151,9 +123,12 @@ class Approvals:
         self._questions = asyncio.Lock()
         self.interactive = options.interactive
         self.yolo = options.yolo
-        self.mode: Mode = options.mode
+        self.mode: Mode = session.info.mode or user_settings.current.permissions.mode
         self.mode_is_temporary = False
         """The mode is that of one turn, not the conversation's."""
+        self._grants, self._always = session.info.grants, tuple[str, ...]()
+        """Rules that the user's answers have added: for this conversation, which stores them, and those that
+        were stored in the settings since they were loaded."""
         self.denied_noninteractive = False
         """A permission was needed, by any agent or command, and no user could be asked."""
         self._explained_no_sandbox = False
@@ -190,9 +165,16 @@ class Approvals:
         where = workspace or self._workspace
         return unreadable_below(tool, place, real, self._in_force(), where, yolo=self.yolo)
 
+    def _granted(self) -> RuleSet:
+        """The rules with those that the user's answers have added."""
+        rules = self._options.rules
+        if not self._grants and not self._always:
+            return rules
+        return rules.grant(*RuleSet.from_strings(allow=(*self._grants, *self._always)).allow)
+
     def _in_force(self) -> RuleSet:
         """The rules in this mode, with the user's grants."""
-        return in_mode(self.mode, self._rules.in_force())
+        return in_mode(self.mode, self._granted())
 
     @property
     def ignored(self) -> str:
@@ -203,12 +185,12 @@ class Approvals:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Folders that count as the workspace, beside it."""
-        return self._rules.folders
+        return self._granted().folders
 
     @property
     def allow_rules(self) -> tuple[str, ...]:
         """Those of the settings, and those that answers have stored since."""
-        return (*self._user_settings.current.permissions.allow, *self._rules.always)
+        return (*self._user_settings.current.permissions.allow, *self._always)
 
     async def add_folder(self, name: str) -> Path:
         """Makes a second folder part of the workspace, for this conversation. Raises UsageError."""
@@ -228,8 +210,8 @@ class Approvals:
         self._emit(ModeChanged(mode))
 
     async def _grant(self, rules: tuple[str, ...]) -> None:
-        self._rules.grant(rules)
-        await self._session.update(grants=self._rules.grants)
+        self._grants = tuple(dict.fromkeys((*self._grants, *rules)))
+        await self._session.update(grants=self._grants)
 
     async def rule(
         self,
@@ -360,7 +342,7 @@ class Approvals:
         elif chosen.kind == "conversation":
             await self._grant(chosen.rules)
         if chosen.kind == "always":
-            self._rules.allow_always(chosen.rules)
+            self._always += chosen.rules
             self._user_settings.allow_rules(chosen)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 
