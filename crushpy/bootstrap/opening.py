@@ -159,12 +159,13 @@ class _Opening(msgspec.Struct, frozen=True):
     def build(self) -> Runtime:
         hooks = self._read_hooks()
         environment, paths, info = self.environment, self.environment.paths, self.loaded.info
+        options = self.options
         events = EventBus(opened=self.loaded.stored)
         self.store.listen(lambda text: events.emit_now(Notice(text, "warning")))
         templates = environment.find_templates(partial(_tell_problem, events))
         folders = ConversationFolders(paths.outputs / info.root_id, paths.sandboxes / new_id())
         rules = self._rules(folders)
-        lsp = environment.language_servers(self.options)
+        lsp = environment.language_servers(options)
         workspaces = Workspaces(environment, folders, lambda: approvals.folders, self.store, events, lsp=lsp)
         models = self._models(rules)
         tools = self._tools(models.window(info.model), workspaces.mcp, lsp=bool(lsp))
@@ -179,8 +180,8 @@ class _Opening(msgspec.Struct, frozen=True):
         user_settings = UserSettings(environment.settings, paths, environment.cwd)
         permissions = PermissionOptions(
             rules,
-            self.options.interactive or self.additions.answers,
-            self.options.yolo,
+            options.interactive or self.additions.answers,
+            options.yolo,
             environment.guard,
             partial(self._hooks, hooks, session, workspace, events),
         )
@@ -196,7 +197,7 @@ class _Opening(msgspec.Struct, frozen=True):
             AuditTrail(self.store, info.root_id),
             recorder,
             gained,
-            self.options.interactive,
+            options.interactive,
             environment.trusted,
             self.additions.origin,
         )
@@ -210,21 +211,8 @@ class _Opening(msgspec.Struct, frozen=True):
             events,
         )
         scope = AgentScope(services, session, models, gauge, events)
-        return self._runtime(scope, spending, events, toolset, workspaces, undo_files, recorder)
-
-    def _runtime(
-        self,
-        scope: AgentScope,
-        spending: Spending,
-        events: EventBus,
-        toolset: Toolset,
-        workspaces: Workspaces,
-        undo_files: UndoFiles,
-        recorder: ChangeRecorder,
-    ) -> Runtime:
-        services, options, extensions = scope.services, self.options, self.environment.extensions
         pins = PinService(scope)
-        subagents = Subagents(scope, toolset, extensions.agent)
+        subagents = Subagents(scope, toolset, environment.extensions.agent)
         agent = Agent(scope, toolset.tools, subagents.run, pins)
         return Runtime(
             events,
@@ -236,10 +224,10 @@ class _Opening(msgspec.Struct, frozen=True):
             recorder,
             Limits(options.max_steps, options.max_tokens, options.max_cost),
             spending,
-            self.environment.paths.worktrees,
+            paths.worktrees,
             partial(workspaces.open_worktree, services),
             workspaces.mcp,
-            SlashCommands(extensions, workspaces.mcp, agent, events),
+            SlashCommands(environment.extensions, workspaces.mcp, agent, events),
         )
 
     def _models(self, rules: RuleSet) -> Models:
