@@ -4,6 +4,7 @@ Everything here is frozen data that round-trips through JSON. It imports no othe
 """
 
 from collections.abc import Mapping
+from operator import add, sub
 from typing import Any, Literal
 
 import msgspec
@@ -333,12 +334,10 @@ class Usage(Data, frozen=True, omit_defaults=False):
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __sub__(self, other: "Usage") -> "Usage":
-        figures = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Usage(*(mine - theirs for mine, theirs in figures))
+        return Usage(*map(sub, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
     def __add__(self, other: "Usage") -> "Usage":
-        figures = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Usage(*(mine + theirs for mine, theirs in figures))
+        return Usage(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrupted"]
