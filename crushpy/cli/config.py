@@ -1,5 +1,6 @@
 """`crushpy config`: reads and changes settings, and shows their sources."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Any, cast
@@ -98,7 +99,8 @@ def path_command(as_json: AsJson = False) -> None:
     project, rules = files.project_file(cwd), files.project_rules_file(paths, cwd)
     layers = {"user": config, "state": state, "project rules": rules, "project": project}
     rows = [
-        {"layer": layer, "path": str(file), "exists": files.exists(file)} for layer, file in layers.items()
+        {"layer": layer, "path": str(file), "exists": os.path.exists(file)}  # noqa: PTH110
+        for layer, file in layers.items()
     ]
     rows[-1]["trusted"] = is_trusted(paths, project_root(cwd))
     lines: list[str] = []

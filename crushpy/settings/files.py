@@ -47,7 +47,7 @@ def repository_path(cwd: Path) -> Path:
     """
     for folder in (cwd, *cwd.parents):
         entry = folder / ".git"
-        if not exists(entry):
+        if not os.path.exists(entry):  # noqa: PTH110  # does not raise if it cannot be accessed
             continue
         real = Path(os.path.realpath(folder))
         with suppress(OSError, ValueError):
@@ -58,14 +58,6 @@ def repository_path(cwd: Path) -> Path:
                     return own.parent.parent.parent
         return real
     return Path(os.path.realpath(project_root(cwd)))
-
-
-def exists(file: Path) -> bool:
-    """False also if the path cannot be accessed."""
-    try:
-        return file.exists()
-    except OSError:
-        return False
 
 
 def read_text(file: Path) -> str:

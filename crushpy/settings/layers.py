@@ -84,7 +84,7 @@ def load(
     merge.add_file("state", state)
     merge.add_file("project rules", files.project_rules_file(paths, cwd))
     project = files.project_file(cwd)
-    if trusted and files.exists(project) and project.resolve() != config.resolve():
+    if trusted and os.path.exists(project) and project.resolve() != config.resolve():  # noqa: PTH110
         merge.add_file("project", project, PROJECT_MAY_NOT)
     root = project_root(cwd)
     unused = [] if trusted or str(root) == os.environ.get("HOME") else provided_files(root)
