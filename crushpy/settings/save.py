@@ -174,9 +174,8 @@ def remove_item(text: str, path: KeyPath, item: str, file: Path) -> str:
     """`text` without `item` in the list at `path`."""
 
     def take_out(table: Any) -> None:
-        items = table[path[-1]]
-        for index in reversed([index for index, there in enumerate(items) if there == item]):
-            del items[index]
+        while item in table[path[-1]]:
+            table[path[-1]].remove(item)
 
     present = _find(parse(text, file), path)
     return _edit(text, path, file, take_out) if isinstance(present, list) and item in present else text
