@@ -35,6 +35,12 @@ class Conversation:
         self.info = info
         self.id = info.id
         self.model = model
+        self.context = ContextList(self)
+        """What fills the window, message by message."""
+        self.pins = PinBoard(self)
+        """Texts that every compaction keeps."""
+        self.rules = RuleBoard(self)
+        """The user's standing rules."""
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id} {self.info.title!r}>"
@@ -129,21 +135,6 @@ class Conversation:
             return _work(self, lambda live: live.context.rehearse(focus), read_only=True)
         child = _work(self, compact)
         return Conversation(child, self.model) if child is not None else None
-
-    @property
-    def context(self) -> "ContextList":
-        """What fills the window, message by message."""
-        return ContextList(self)
-
-    @property
-    def pins(self) -> "PinBoard":
-        """Texts that every compaction keeps."""
-        return PinBoard(self)
-
-    @property
-    def rules(self) -> "RuleBoard":
-        """The user's standing rules."""
-        return RuleBoard(self)
 
 
 def _work(
