@@ -71,11 +71,8 @@ class FunctionTool(Tool[Args]):
                 raise UsageError(f"{self.name}: *{parameter.name} cannot be described to the model.")
             if parameter.name not in hints:
                 raise UsageError(f"{self.name}: the parameter {parameter.name} has no type hint.")
-            hint = hints[parameter.name]
-            if parameter.default is parameter.empty:
-                fields.append((parameter.name, hint))
-            else:
-                fields.append((parameter.name, hint, parameter.default))
+            default = () if parameter.default is parameter.empty else (parameter.default,)
+            fields.append((parameter.name, hints[parameter.name], *default))
         try:
             made = msgspec.defstruct(f"{self.name}_args", fields, bases=(Args,), frozen=True, kw_only=True)
             msgspec.json.schema(made)
