@@ -276,13 +276,6 @@ class Approvals:
         reason = f"a hook says {verdict}: {hooked.reason}"
         return msgspec.structs.replace(decision, verdict=verdict, reason=reason, suggested=(), by="hook")
 
-    async def rule_consent(self, call: ToolCall, needed: ConsentNeeded, task: str) -> Ruling:
-        """Whether a call may go on with what it has met; if so, that is accepted."""
-        ruling = await self.rule(call, (needed.access,), needed.show, task)
-        if not ruling.refusal:
-            needed.accept()
-        return ruling
-
     async def _ask(
         self,
         call: ToolCall,

@@ -272,11 +272,12 @@ class ToolRunner:
             self._emit(ToolStarted(one.call.id))
             return await self._with_feedback(one, observed, await tool.run(args, context))
         except ConsentNeeded as needed:
-            ruling = await self._approvals.rule_consent(one.call, needed, self._task)
+            ruling = await self._approvals.rule(one.call, (needed.access,), needed.show, self._task)
             await self._record_decision(one, (needed.access,), ruling)
-            if not ruling.refusal:
-                return await self._execute(one, observed, tool, args, context)
-            return Outcome(ruling.refusal, is_error=True)
+            if ruling.refusal:
+                return Outcome(ruling.refusal, is_error=True)
+            needed.accept()
+            return await self._execute(one, observed, tool, args, context)
         except (ToolError, OSError) as error:
             return await self._with_feedback(one, observed, _failure(one.call, error))
         finally:
