@@ -178,7 +178,7 @@ class Prompts:
         """Starts a turn with `text`, or sends it with the next step of the one that runs, or `after_turn` (or
         as the settings say). `mode` and `model` apply to that turn only, unless the user chooses others
         meanwhile. `pasted` are parts of `text` that are not the user's own words, but a `block`."""
-        submission = self._begin(text, images, pasted, block, mode, model)
+        submission = Submission(self._new_prompt(text, images, pasted, block), mode, model)
         if not self._run_slot.busy:
             self._run_slot.start(self._run(submission))
             return
@@ -194,18 +194,12 @@ class Prompts:
         self.submit(text, pasted=(text,))
         return True
 
-    def _begin(
-        self,
-        text: str,
-        images: Sequence[Image],
-        pasted: Sequence[str],
-        block: BlockOrigin,
-        mode: Mode | None = None,
-        model: str = "",
-    ) -> Submission:
+    def _new_prompt(
+        self, text: str, images: Sequence[Image], pasted: Sequence[str], block: BlockOrigin
+    ) -> Message:
         prompt = user_message(text, images, pasted, self._runtime.scope.services.origin, block)
         self.attachments.begin(prompt)
-        return Submission(prompt, mode, model)
+        return prompt
 
     def _enqueue(self, submission: Submission, *, first: bool = False) -> None:
         self._queue.add(submission, first=first)
@@ -242,7 +236,8 @@ class Prompts:
             problem += f", now called /{known}" if known != typed[1] else ""
             raise UsageError(f"{typed[0]} {problem}.", "To send it as a prompt, put a space before it.")
         text, pasted = (command.text, (command.text,)) if command else (text, pasted)
-        submission = self._begin(text, images, pasted, "file", model=command.model if command else "")
+        prompt = self._new_prompt(text, images, pasted, "file")
+        submission = Submission(prompt, model=command.model if command else "")
         return await asyncio.shield(self._run_slot.start(self._run(submission)))
 
     async def expand_command(self, text: str) -> CommandPrompt | None:
