@@ -26,15 +26,9 @@ class Truncated(Data, frozen=True):
 
 def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
     """`text` in at most `limit` characters and a marker line: the middle is cut, at lines if possible."""
-    if len(text) <= limit:
-        return Truncated(text)
-    return _cut_middle(text, text, len(text), limit, text.count("\n") + (not text.endswith("\n")))
-
-
-def join_cut(head: str, tail: str, truncated_chars: int) -> str:
-    """Head and tail of something longer, with the marker on a line of its own between them."""
-    separator = "" if not head or head.endswith("\n") else "\n"
-    return f"{head}{separator}{marker(truncated_chars)}\n{tail}"
+    kept = HeadTail(limit)
+    kept.add(text)
+    return kept.text()
 
 
 def marker(truncated_chars: int) -> str:
@@ -49,7 +43,7 @@ def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
 
 
 class HeadTail:
-    """A growing text in bounded memory: keeps only what `truncate` would leave of it."""
+    """A growing text in bounded memory: keeps only what is shown of it, as `truncate` says."""
 
     def __init__(self, limit: int = MAX_RESULT_CHARS) -> None:
         self._limit = limit
@@ -75,9 +69,15 @@ class HeadTail:
         rest = "".join(self._pieces)
         if self.total <= self._limit:
             return Truncated(rest)
-        return _cut_middle(
-            self._head or rest, rest, self.total, self._limit, self._line_breaks + self._last_line_open
-        )
+        start, room = self._head or rest, max(self._limit, 0)
+        # The head ends after a line, unless that would give up more than half of its room.
+        line_start = start.rfind("\n", 0, room // 2) + 1
+        head = start[: line_start if line_start > room // 4 else room // 2]
+        tail = rest[_tail_start(rest, room - room // 2) :]
+        cut = self.total - len(head) - len(tail)
+        separator = "" if not head or head.endswith("\n") else "\n"
+        lines = self._line_breaks + self._last_line_open
+        return Truncated(f"{head}{separator}{marker(cut)}\n{tail}", cut, lines)
 
     def _drop_middle(self) -> None:
         """Drops what will not be shown. Rare: at least `limit` characters arrive between two calls."""
@@ -86,17 +86,6 @@ class HeadTail:
         rest = rest[len(rest) - self._limit :]
         self._pieces = [rest]
         self._piece_chars = len(rest)
-
-
-def _cut_middle(head_source: str, tail_source: str, total: int, limit: int, lines: int) -> Truncated:
-    head_room = max(limit, 0) // 2
-    tail_room = max(limit, 0) - head_room
-    # The head ends after a line, unless that would give up more than half of its room.
-    line_start = head_source.rfind("\n", 0, head_room) + 1
-    head = head_source[: line_start if line_start > head_room // 2 else head_room]
-    tail = tail_source[_tail_start(tail_source, tail_room) :]
-    cut = total - len(head) - len(tail)
-    return Truncated(join_cut(head, tail, cut), cut, lines)
 
 
 def _tail_start(text: str, room: int) -> int:
