@@ -1,19 +1,21 @@
 """The tool `ls`: the contents of a folder as a tree."""
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
-from crushpy.security.safe_open import open_folder
+from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.files.locate import explain_errors, open_place
-from crushpy.tools.search.files_below import NOT_SEARCHED, IgnoreRules, IsSkipped
+from crushpy.tools.search.files_below import NOT_SEARCHED, VERSION_CONTROL, IgnoreRules
 
 _MAX_ENTRIES = 400
+IsSkipped = Callable[[Path], bool] | None
 
 
 class LsArgs(Args, frozen=True):
@@ -35,8 +37,9 @@ class _Folder:
     def __init__(self, path: Path, rules: IgnoreRules, is_skipped: IsSkipped) -> None:
         self.path = path
         self.rules = rules
-        self.found = rules.entries(str(path), is_skipped)
-        self.size = len(self.found.folders) + len(self.found.files)
+        self.names, self.files = _list(path, rules, is_skipped)
+        """Its subfolders, sorted; everything else by name, with what is shown of a link's target."""
+        self.size = len(self.names) + len(self.files)
         self.shown = 0
         """How many entries are shown: folders first."""
         self.folders: list[_Folder] = []
@@ -65,6 +68,37 @@ def _ls(args: LsArgs, context: CallContext) -> Outcome:
     )
 
 
+def _list(folder: Path, rules: IgnoreRules, is_skipped: IsSkipped) -> tuple[list[str], dict[str, str]]:
+    """What `_Folder` has of a folder; nothing if it cannot be read."""
+    names: list[str] = []
+    files: dict[str, str] = {}
+    try:
+        with open_folder(folder) as opened, opened.entries() as found:
+            for entry in found:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                path = folder / entry.name
+                if entry.name in VERSION_CONTROL or rules.ignores(str(path), is_folder=is_folder):
+                    continue
+                if is_skipped is not None and is_skipped(path):
+                    continue
+                if is_folder:
+                    names.append(entry.name)
+                else:
+                    files[entry.name] = _link_suffix(opened, entry)
+    except OSError:
+        return [], {}
+    return sorted(names), files
+
+
+def _link_suffix(folder: Folder, entry: "os.DirEntry[str]") -> str:
+    if not entry.is_symlink():
+        return ""
+    try:
+        return f" -> {folder.link_target(entry.name)}"
+    except OSError:
+        return " -> ?"
+
+
 def _expand_folders(root: _Folder, is_skipped: IsSkipped) -> int:
     """Expands folders level by level while they fit; returns how many entries are not shown."""
     root.shown = min(root.size, _MAX_ENTRIES)
@@ -73,7 +107,7 @@ def _expand_folders(root: _Folder, is_skipped: IsSkipped) -> int:
     queue = deque([root])
     while queue:
         folder = queue.popleft()
-        for name in folder.found.folders[: folder.shown]:
+        for name in folder.names[: folder.shown]:
             path = folder.path / name
             below = _Folder(path, folder.rules.inside(str(path)), is_skipped)
             folder.folders.append(below)
@@ -91,15 +125,5 @@ def _tree_rows(folder: _Folder, indent: str) -> Iterator[str]:
         count_note = f" ({below.size:,} entries)" if below.shown < below.size else ""
         yield f"{indent}{below.path.name}/{count_note}"
         yield from _tree_rows(below, indent + "  ")
-    for name in folder.found.files[: folder.shown - len(folder.folders)]:
-        yield f"{indent}{name}{_link_suffix(folder, name)}"
-
-
-def _link_suffix(folder: _Folder, name: str) -> str:
-    if name not in folder.found.links:
-        return ""
-    try:
-        with open_folder(folder.path) as opened:
-            return f" -> {opened.link_target(name)}"
-    except OSError:
-        return " -> ?"
+    for name in sorted(folder.files)[: folder.shown - len(folder.folders)]:
+        yield f"{indent}{name}{folder.files[name]}"

@@ -4,14 +4,13 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, NotRegular, open_folder, open_regular
+from crushpy.security.safe_open import Folder, NotRegular, open_regular
 from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
@@ -20,28 +19,8 @@ if TYPE_CHECKING:
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
 """Never searched."""
 _MAX_IGNORE_BYTES = 1_000_000
-IsSkipped = Callable[[Path], bool] | None
-
-
-class FolderEntries(Data, frozen=True):
-    """The entries of a folder, sorted by name: subfolders, and everything else."""
-
-    folders: tuple[str, ...]
-    files: tuple[str, ...]
-    links: frozenset[str] = frozenset()
-    """Which of `files` are links."""
-
-
-class _IgnoreFile:
-    """The patterns of one ignore file, relative to its folder."""
-
-    def __init__(self, folder: str, spec: "GitIgnoreSpec") -> None:
-        self._prefix = len(folder.rstrip("/")) + 1
-        self._spec = spec
-
-    def verdict(self, path: str) -> bool | None:
-        """True: ignored; False: explicitly not ignored; None: no pattern matches."""
-        return self._spec.check_file(path[self._prefix :]).include
+_IgnoreFile = tuple[int, "GitIgnoreSpec"]
+"""Where the part of a path begins that is relative to the folder of an ignore file, and its patterns."""
 
 
 class IgnoreRules:
@@ -83,29 +62,10 @@ class IgnoreRules:
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
         name = path + "/" if is_folder else path
-        verdicts = (file.verdict(name) for files in (self._own, self._git) for file in reversed(files))
+        # True: ignored; False: explicitly not ignored; None: no pattern matches.
+        rules = (rule for files in (self._own, self._git) for rule in reversed(files))
+        verdicts = (spec.check_file(name[start:]).include for start, spec in rules)
         return next((verdict for verdict in verdicts if verdict is not None), False)
-
-    def entries(self, folder: str, is_skipped: IsSkipped = None) -> FolderEntries:
-        """The entries of `folder` (a resolved path, whose rules these are); none if it cannot be read."""
-        folders: list[str] = []
-        files: list[str] = []
-        links: list[str] = []
-        try:
-            with open_folder(Path(folder)) as opened, opened.entries() as found:
-                for entry in found:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    path = f"{folder.rstrip('/')}/{entry.name}"
-                    if entry.name in VERSION_CONTROL or self.ignores(path, is_folder=is_folder):
-                        continue
-                    if is_skipped is not None and is_skipped(Path(path)):
-                        continue
-                    (folders if is_folder else files).append(entry.name)
-                    if entry.is_symlink():
-                        links.append(entry.name)
-        except OSError:
-            return FolderEntries((), ())
-        return FolderEntries(tuple(sorted(folders)), tuple(sorted(files)), frozenset(links))
 
 
 def _load_spec(file: Path, folder: str) -> tuple[_IgnoreFile, ...]:
@@ -123,7 +83,7 @@ def _load_spec(file: Path, folder: str) -> tuple[_IgnoreFile, ...]:
     for line in text.splitlines():
         with suppress(ValueError):  # not a pattern
             patterns += GitIgnoreSpec.from_lines([line]).patterns
-    return (_IgnoreFile(folder, GitIgnoreSpec(patterns)),)
+    return ((len(folder.rstrip("/")) + 1, GitIgnoreSpec(patterns)),)
 
 
 def _global_ignore_file() -> Path:
