@@ -85,7 +85,8 @@ def test_folder_handle_accepts_only_single_names(place: Path, name: str) -> None
             lambda: folder.status(name),
             lambda: folder.remove(name),
             lambda: folder.descend([name]),
-            lambda: folder.rename("b", name),
+            lambda: folder.move("b", folder, name, replace=True),
+            lambda: folder.move("b", folder, name, replace=False),
         ):
             with pytest.raises(ValueError):
                 attempt()
@@ -99,12 +100,24 @@ def test_a_folder_stays_itself_when_its_path_leads_elsewhere(place: Path) -> Non
         os.close(folder.write_new("new", b"x", 0o600))
         with pytest.raises(FileExistsError):
             folder.write_new("new", b"x", 0o600)
-        folder.rename("new", "newer")
+        folder.move("new", folder, "newer", replace=True)
         with pytest.raises(OSError) as error:
             folder.descend(["file-link"])
         assert error.value.errno == errno.ELOOP
     assert sorted(os.listdir(place / "moved" / "b")) == ["file", "file-link", "newer"]
     assert os.listdir(place / "elsewhere") == []
+
+
+def test_a_moved_file_replaces_another_only_if_that_is_asked_for(place: Path) -> None:
+    with open_folder(place / "a") as above, above.descend(["b"]) as folder:
+        os.close(folder.write_new("new", b"new", 0o600))
+        with pytest.raises(FileExistsError):
+            folder.move("new", folder, "file", replace=False)
+        folder.move("new", above, "moved", replace=False)
+        assert sorted(os.listdir(place / "a")) == ["b", "moved"]
+        above.move("moved", folder, "file", replace=True)
+    assert content(place / "a" / "b" / "file") == b"new"
+    assert sorted(os.listdir(place / "a" / "b")) == ["file", "file-link"]
 
 
 def test_missing_folders_are_made_and_named(place: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 _TRAVERSE_FLAGS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 """With O_PATH a folder that may be entered but not listed can still be traversed."""
 _NO_FOLLOW_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""Errors of file systems without hard links."""
 
 
 class Folder:
@@ -80,19 +82,24 @@ class Folder:
     def make_folder(self, name: str) -> None:
         os.mkdir(_require_name(name), dir_fd=self.handle)
 
-    def rename(self, old: str, new: str) -> None:
-        """Renames `old` to `new` atomically."""
-        os.replace(_require_name(old), _require_name(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
-
-    def link(self, old: str, new: str) -> None:
-        """Creates a hard link; fails if `new` exists."""
-        os.link(
-            _require_name(old),
-            _require_name(new),
-            src_dir_fd=self.handle,
-            dst_dir_fd=self.handle,
-            follow_symlinks=False,
-        )
+    def move(self, name: str, folder: "Folder", new: str, *, replace: bool) -> None:
+        """Renames `name` to `new` in `folder` atomically. Without `replace` it fails if `new` exists; a file
+        that is created meanwhile is replaced only on a file system without hard links."""
+        if not replace:
+            try:
+                os.link(
+                    _require_name(name),
+                    _require_name(new),
+                    src_dir_fd=self.handle,
+                    dst_dir_fd=folder.handle,
+                    follow_symlinks=False,
+                )
+                self.remove(name)
+                return
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINK_ERRORS or folder.exists(new):
+                    raise
+        os.replace(_require_name(name), _require_name(new), src_dir_fd=self.handle, dst_dir_fd=folder.handle)
 
     def remove(self, name: str) -> None:
         """Removes a file or a link, if it exists."""

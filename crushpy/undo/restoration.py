@@ -139,7 +139,6 @@ def blocked_by(path: str) -> str:
 
 
 _PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -288,25 +287,11 @@ def _place(step: Step, snapshotter: FileSnapshotter) -> None:
             with os.fdopen(folder.open_regular(name), "rb") as file:
                 os.fchmod(file.fileno(), step.target.mode)
         else:
-            _move(step.staging, folder, name, replace=now.kind != "missing")
-
-
-def _move(staging: str, folder: Folder, name: str, *, replace: bool) -> None:
-    with open_parent(staging) as (staging_folder, staged):
-        if not replace:
-            try:
-                # Unlike a rename, this fails if the path was created meanwhile.
-                os.link(
-                    staged, name, src_dir_fd=staging_folder.handle, dst_dir_fd=folder.handle,
-                    follow_symlinks=False,
-                )  # fmt: skip
-                return
-            except FileExistsError as error:
-                raise _Skipped(SINCE) from error
-            except OSError as error:
-                if error.errno not in _NO_HARD_LINK_ERRORS:
-                    raise
-        os.rename(staged, name, src_dir_fd=staging_folder.handle, dst_dir_fd=folder.handle)
+            with open_parent(step.staging) as (staged_in, staged):
+                try:
+                    staged_in.move(staged, folder, name, replace=now.kind != "missing")
+                except FileExistsError as error:
+                    raise _Skipped(SINCE) from error
 
 
 def _require_same(now: FileState, step: Step) -> None:

@@ -59,8 +59,6 @@ class WorkspaceFiles:
 
 _DISK_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""Errors of file systems without hard links."""
 
 
 def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -> str:
@@ -99,14 +97,9 @@ def _temporary(folder: Folder, content: bytes, mode: int) -> Generator[tuple[str
 def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
     with _temporary(folder, content, 0o666) as (temporary, handle):
         try:
-            # Unlike a rename, this fails if another file was created meanwhile.
-            folder.link(temporary, name)
+            folder.move(temporary, folder, name, replace=False)
         except FileExistsError as error:
             raise ToolError(f"{shown} was created meanwhile. View it first.") from error
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINK_ERRORS or folder.exists(name):
-                raise
-            folder.rename(temporary, name)
         _require_written_file(folder, name, handle, shown)
 
 
@@ -118,7 +111,7 @@ def _replace(folder: Folder, name: str, shown: str, content: bytes, before: byte
         _copy_metadata(folder, name, handle, status)
         if read_regular_in(folder, name, shown) != before:
             raise ToolError(f"{shown} was changed by another program just now. View it again first.")
-        folder.rename(temporary, name)
+        folder.move(temporary, folder, name, replace=True)
         _require_written_file(folder, name, handle, shown)
     return f"{status.st_nlink - 1} other hard links to it keep the old content" if status.st_nlink > 1 else ""
 
