@@ -5,6 +5,7 @@ bounded: the oldest facts of a kind are dropped and counted.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -261,8 +262,6 @@ class _Writer:
             "files": max(0, len(files) - MAX_FILES),
             "loaded": max(0, len(self._loaded) - MAX_LOADED),
         }
-        for kind, number in before.dropped.items():
-            dropped[kind] = dropped.get(kind, 0) + number
         return Ledger(
             self._clock,
             kept,
@@ -272,7 +271,7 @@ class _Writer:
             self._green_at,
             self._tools,
             tuple(sorted(self._ended_jobs)),
-            {kind: number for kind, number in dropped.items() if number},
+            dict(Counter(dropped) + Counter(before.dropped)),
             self._first_reply,
             rules[-MAX_RULES:] if self._phrases or rules else before.rules,
             decisions[-MAX_DECISIONS:],
