@@ -85,9 +85,7 @@ def forecast(
 ) -> Forecast:
     """`start` are the tokens the session began with, `limit` the share of the window at which it ends.
     Without `compaction` there is nothing to compact."""
-    if not turns:
-        return Forecast(0)
-    pace = _pace(turns, start)
+    pace = _pace(turns, start) if turns else None
     if pace is None:
         return Forecast(len(turns))
     room = max(0, int((limit or 1.0) * budget.window) - budget.used)
