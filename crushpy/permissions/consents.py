@@ -15,6 +15,7 @@ from crushpy.core.errors import CrushpyError, SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.security.private_files import locked, write_private
+from crushpy.util.posix import login_name
 
 Kind = Literal["project", "hooks", "worktree.setup", "mcp server", "mcp tools", "plugin"]
 _WORD = re.compile(r"[^\s=;|&()<>`\"']+")
@@ -77,13 +78,7 @@ def add_consent(
     paths: Paths, kind: Kind, where: str, definition: str, name: str = "", how: str = "a question"
 ) -> None:
     """Replaces the one about an earlier definition. `how`: where the user answered."""
-    from getpass import getuser
-
-    try:
-        user = getuser()
-    except (OSError, KeyError):  # a user without a name
-        user = str(os.getuid())
-    new = Consent(kind, where, name, definition, f"{user} ({how})", time.time())
+    new = Consent(kind, where, name, definition, f"{login_name()} ({how})", time.time())
     _change(paths, lambda known: [*(each for each in known if each.id != new.id), new])
 
 
