@@ -126,16 +126,15 @@ class SandboxedPolicy:
 
     def denied_hosts(self) -> list[Decision]:
         """What rules decide about the hosts that the command names, with or without a sandbox."""
-        inner = [each for command in self._reading.commands for each in with_inner(command)]
-        needs = Privileges.union(network_needs(each, self._line.workspace) for each in inner)
+        commands = self._reading.all_commands
+        needs = Privileges.union(network_needs(each, self._line.workspace) for each in commands)
         connects = any(NETWORK_FILES.match(redirect.target.text) for redirect in self._reading.redirects)
         missing = self._granted.missing_hosts(needs | self._requested | Privileges(network=connects))
         return [part for part in missing if part.by == "rule" or part.even_yolo]
 
     def hidden_writes(self) -> list[Decision]:
         """Refusals of what no rule, mode or answer allows a command."""
-        inner = (each for command in self._reading.commands for each in with_inner(command))
-        words = [word for each in inner for word in written_words(each)]
+        words = [word for each in self._reading.all_commands for word in written_words(each)]
         words += (WrittenWord(redirect.target) for redirect in self._reading.redirects if redirect.writes)
         return hidden_writes(self._line, words, self._requested.write)
 
