@@ -55,8 +55,7 @@ class TouchedPath:
     @property
     def shown(self) -> str:
         """For display: relative if inside the workspace."""
-        relative = self.inside and not self._is_added
-        return str(self.real.relative_to(self.root)) if relative else str(self.real)
+        return str(self.real.relative_to(self.root)) if self.in_workspace else str(self.real)
 
 
 def applies_to(rule: Rule, access: Access) -> bool:
