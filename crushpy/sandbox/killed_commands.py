@@ -49,8 +49,6 @@ def recover_guarded(paths: Paths, workspace: Path) -> Iterator[str]:
         try:
             record = msgspec.msgpack.decode(file.read_bytes(), type=GuardRecord)
         except (OSError, msgspec.MsgspecError):
-            record = None
-        if record is None:
             file.unlink(missing_ok=True)
             continue
         place = os.fsdecode(record.workspace)
