@@ -51,19 +51,17 @@ def is_json(text: str) -> bool:
 def decode_json(data: bytes | str) -> Any:
     """Decode JSON. Raises ValueError if it is invalid or nested too deeply."""
     try:
-        return msgspec.json.decode(data)
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            # msgspec refuses half of a surrogate pair, and servers split their replies anywhere.
+            import json
+
+            from crushpy.security.sanitize import encodable
+
+            return encodable(json.loads(data))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        # msgspec refuses half of a surrogate pair, and servers split their replies anywhere.
-        import json
-
-        from crushpy.security.sanitize import encodable
-
-        try:
-            return encodable(json.loads(data))
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
 
 
 def too_deep(value: Any, most: int = 100) -> bool:
