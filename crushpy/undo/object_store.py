@@ -7,12 +7,11 @@ import stat
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkstemp
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
-from crushpy.security.private_files import write_private
+from crushpy.security.private_files import new_file, write_private
 from crushpy.security.safe_git import git_output
 from crushpy.security.safe_open import Folder, open_parent
 from crushpy.undo.states import MISSING, FileState, stored_path
@@ -93,25 +92,17 @@ class ObjectStore:
 
     def put(self, content: bytes, digest: str) -> None:
         """Stores `content`, whose hash is `digest`. Raises OSError if there is no room."""
-        folder = f"{self._objects}/{digest[:2]}"
-        file = f"{folder}/{digest[2:]}"
+        file = f"{self._objects}/{digest[:2]}/{digest[2:]}"
         with suppress(OSError):
             os.utime(file)  # recently used
             return
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
-        try:
-            handle, temporary = mkstemp(".tmp", dir=folder)
-        except FileNotFoundError:
-            handle, temporary = mkstemp(".tmp", dir=private_dir(Path(folder)))
-        try:
-            with open(handle, "wb") as stream:
-                stream.write(data)
-            os.replace(temporary, file)  # noqa: PTH105  # thousands of files, one after the other
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-            raise
+        path = Path(file)
+        if not path.parent.is_dir():
+            private_dir(path.parent)
+        with new_file(path, replace=True, sync=False) as stream:
+            stream.write(data)
         self._unchecked_bytes += len(data)
         if self._unchecked_bytes >= self._check_interval:
             self._unchecked_bytes = 0
