@@ -32,15 +32,13 @@ def _failures() -> dict[str, re.Pattern[str]]:
 
 
 def explain_sandbox_failure(
-    output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True, own_code: str = ""
+    output: str, needs: Privileges, *, mounts: bool = True, own_code: str = ""
 ) -> str:
-    """What the sandbox refused a command, and how to ask for it; empty if the sandbox was not the cause.
+    """What the sandbox refused a command that failed, and how to ask for it; empty if that was not the cause.
 
     `mounts`: whether the sandbox has its own mounts; otherwise it refuses what was not granted.
     `own_code`: a note about crushpy's own code in the workspace.
     """
-    if exit_code == 0:
-        return ""
     found = {kind for kind, pattern in _failures().items() if pattern.search(output[-_SEARCHED_CHARS:])}
     is_refused = "read_only" in found or "permission" in found
     if is_refused and "git_path" in found and not needs.git and mounts:
@@ -126,8 +124,7 @@ class BashTool(Tool[BashArgs]):
         taken, confinement = process.output.take(), jobs.confinement
         if in_time and failed and confinement.sandbox.on:
             mounts, own_code = confinement.sandbox.has_mounts, confinement.own_code_note
-            cause = process.exit_code, context.needs
-            notes.append(explain_sandbox_failure(taken.text, *cause, mounts=mounts, own_code=own_code))
+            notes.append(explain_sandbox_failure(taken.text, context.needs, mounts=mounts, own_code=own_code))
         shown = [note for note in notes if note]
         return Outcome(
             describe_output(taken, process.output.where, *shown),

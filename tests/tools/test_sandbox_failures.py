@@ -20,17 +20,16 @@ NOTHING = Privileges()
     ],
 )
 def test_sandbox_failure_names_what_was_refused(output: str, word: str) -> None:
-    assert word in explain_sandbox_failure(output, 1, NOTHING)
+    assert word in explain_sandbox_failure(output, NOTHING)
 
 
 @pytest.mark.parametrize("output", ["AssertionError: 1 != 2", "make: *** No rule to make target", ""])
 def test_ordinary_failure_is_not_explained_by_the_sandbox(output: str) -> None:
-    assert explain_sandbox_failure(output, 1, NOTHING) == ""
+    assert explain_sandbox_failure(output, NOTHING) == ""
 
 
-def test_granted_or_successful_command_is_not_explained() -> None:
-    assert explain_sandbox_failure("Could not resolve host: x", 1, Privileges(network=True)) == ""
-    assert explain_sandbox_failure("Read-only file system", 0, NOTHING) == ""
+def test_granted_command_is_not_explained() -> None:
+    assert explain_sandbox_failure("Could not resolve host: x", Privileges(network=True)) == ""
 
 
 @pytest.mark.parametrize(
@@ -42,6 +41,6 @@ def test_granted_or_successful_command_is_not_explained() -> None:
     ],
 )
 def test_command_with_the_whole_network_is_told_about_sandbox_servers(output: str) -> None:
-    assert "without needs.network" in explain_sandbox_failure(output, 7, Privileges(network=True))
+    assert "without needs.network" in explain_sandbox_failure(output, Privileges(network=True))
     elsewhere = output.replace("localhost", "a.example").replace("127.0.0.1", "a.example")
-    assert explain_sandbox_failure(elsewhere, 7, Privileges(network=True)) == ""
+    assert explain_sandbox_failure(elsewhere, Privileges(network=True)) == ""
