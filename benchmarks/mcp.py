@@ -21,7 +21,7 @@ from scripted_llm.server import ScriptedLLM  # noqa: E402
 from support.mcp_connection import connect  # noqa: E402
 
 from crushpy.extensions.mcp.mcp_process import McpProcess  # noqa: E402
-from crushpy.extensions.mcp.wire import ServerSpec  # noqa: E402
+from crushpy.extensions.mcp.wire import McpOrder, ServerSpec  # noqa: E402
 from crushpy.llm.tokens import Counter  # noqa: E402
 
 STAND_IN = str(TESTS / "support" / "mcp_stand_in.py")
@@ -69,7 +69,7 @@ async def process_memory() -> float:
     process = McpProcess()
     spec = ServerSpec(command=sys.executable, args=(STAND_IN, "100"), env=dict(os.environ))
     await connect(process, spec)
-    await process.carry_out("call", "one", name="tool_001")
+    await process.carry_out(McpOrder("call", "one", "tool_001"))
     status = Path(f"/proc/{process.pid}/status").read_text()
     process.end()
     return int(status.split("VmRSS:")[1].split()[0]) / 1_024

@@ -46,7 +46,7 @@ class Person:
             fields: dict[str, Json] = schema.get("properties") or {}
             content = {name: _fill(field) for name, field in fields.items()}
             answer = {"action": "accept", "content": content}
-            self.process.send(McpOrder(int(report.data["question"]), "answer", arguments=answer))
+            self.process.send(McpOrder("answer", arguments=answer, id=int(report.data["question"])))
 
     async def connect(self) -> Json:
         try:
@@ -59,13 +59,11 @@ class Person:
         if not error.needs_login or self.logins == MAX_LOGINS:
             raise error
         self.logins += 1
-        await self.process.carry_out("login", "server", spec=self.spec, heard=self.heard)
+        await self.process.carry_out(McpOrder("login", "server", spec=self.spec), self.heard)
 
     async def call(self, tool: str, arguments: Json) -> Json:
         try:
-            return await self.process.carry_out(
-                "call", "server", name=tool, arguments=arguments, heard=self.heard
-            )
+            return await self.process.carry_out(McpOrder("call", "server", tool, arguments), self.heard)
         except McpError as error:
             await self.log_in(error)
             await self.connect()

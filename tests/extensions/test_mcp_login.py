@@ -25,7 +25,7 @@ from support.mcp_http_stand_in import AuthServer, HttpStandIn, protected_server
 
 from crushpy.extensions.mcp.login_index import LoginFile, LoginIndex
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
-from crushpy.extensions.mcp.wire import McpReport, ServerSpec
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 from crushpy.settings.schema import McpOAuth
 
 pytestmark = pytest.mark.slow
@@ -78,12 +78,12 @@ async def log_in(process: McpProcess, spec: ServerSpec) -> list[str]:
             opened.append(report.data["url"])
             threading.Thread(target=follow, args=(report.data["url"],)).start()
 
-    await process.carry_out("login", "one", spec=spec, heard=heard)
+    await process.carry_out(McpOrder("login", "one", spec=spec), heard)
     return opened
 
 
 async def call(process: McpProcess, name: str = "one") -> str:
-    data = await process.carry_out("call", name, name="tool_001", arguments={"x": 1})
+    data = await process.carry_out(McpOrder("call", name, "tool_001", {"x": 1}))
     return data["content"][0]["text"]
 
 
@@ -292,7 +292,7 @@ async def test_the_listener_closes_with_a_cancelled_login(process: McpProcess, s
         def heard(report: McpReport) -> None:
             shown.put_nowait(report.data["url"])
 
-        login = asyncio.create_task(process.carry_out("login", "one", spec=spec(server), heard=heard))
+        login = asyncio.create_task(process.carry_out(McpOrder("login", "one", spec=spec(server)), heard))
         port = callback_port(await shown.get())
         assert is_open(port)
         login.cancel()

@@ -38,14 +38,14 @@ class Connected:
         self.answer: dict[str, Any] = {"action": "decline"}
 
     async def order(self, verb: Any, name: str, **arguments: Any) -> str:
-        data = await self.process.carry_out(verb, "one", name=name, arguments=arguments, heard=self.hear)
+        data = await self.process.carry_out(McpOrder(verb, "one", name, arguments), self.hear)
         return data["content"][0]["text"]
 
     def hear(self, report: McpReport) -> None:
         self.heard.append(report)
         if report.kind == "elicit":
             number = int(report.data["question"])
-            self.process.send(McpOrder(number, "answer", arguments=self.answer))
+            self.process.send(McpOrder("answer", arguments=self.answer, id=number))
 
 
 @asynccontextmanager
@@ -122,10 +122,10 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(process: McpProcess, 
 APP = """
 import asyncio, os, sys
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
-from crushpy.extensions.mcp.wire import ServerSpec
+from crushpy.extensions.mcp.wire import McpOrder, ServerSpec
 async def main():
     spec = ServerSpec(command=sys.argv[1], args=tuple(sys.argv[2:]), env=dict(os.environ))
-    await McpProcess().carry_out("connect", "one", spec=spec)
+    await McpProcess().carry_out(McpOrder("connect", "one", spec=spec))
 asyncio.run(main())
 """
 SERVER = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(3600)"
@@ -145,17 +145,17 @@ async def test_the_last_lines_of_a_server_that_never_answers_are_told(process: M
     script = "import sys, time; print('no licence', file=sys.stderr, flush=True); time.sleep(3600)"
     spec = ServerSpec(command=sys.executable, args=("-c", script), env={}, timeout=3.0)
     with pytest.raises(McpError, match=r"no answer in time\n.*\nno licence"):
-        await process.carry_out("connect", "one", spec=spec)
+        await process.carry_out(McpOrder("connect", "one", spec=spec))
 
 
 async def test_a_server_ends_if_its_start_is_cancelled_and_crushpy_ends(tmp_path: Path) -> None:
     process, pid = McpProcess(), tmp_path / "pid"
     spec = ServerSpec(command=sys.executable, args=("-c", SERVER, str(pid)), env={})
-    opening = asyncio.create_task(process.carry_out("connect", "one", spec=spec))
+    opening = asyncio.create_task(process.carry_out(McpOrder("connect", "one", spec=spec)))
     await _until(lambda: pid.exists() and pid.read_text())
     opening.cancel()
     with pytest.raises(McpError):  # by then the first order is cancelled
-        await process.carry_out("call", "another")
+        await process.carry_out(McpOrder("call", "another"))
     process.end()
     await _until(lambda: not _is_alive(int(pid.read_text())))
 

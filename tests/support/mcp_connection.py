@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crushpy.extensions.mcp.mcp_process import McpProcess
-from crushpy.extensions.mcp.wire import McpReport, ServerSpec
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 
 
 async def connect(
@@ -22,6 +22,6 @@ async def connect(
             lists.set_result(report.data)
         heard(report)
 
-    order = asyncio.ensure_future(process.carry_out("connect", name, spec=spec, heard=hear))
+    order = asyncio.ensure_future(process.carry_out(McpOrder("connect", name, spec=spec), hear))
     await asyncio.wait([order, lists], return_when=asyncio.FIRST_COMPLETED)
     return order, lists.result() if lists.done() else await order

@@ -60,7 +60,7 @@ class Server(McpServer):
         self, verb: Verb, name: str, arguments: Json | None = None, heard: Heard = lambda _: None
     ) -> Json:
         assert self.process is not None
-        return await self.process.carry_out(verb, self.wire_name, name=name, arguments=arguments, heard=heard)
+        return await self.process.carry_out(McpOrder(verb, self.wire_name, name, arguments or {}), heard)
 
     def find(self, tool: str) -> ToolDefinition | None:
         return next((each for each in self.tools if each.name == tool), None)
@@ -160,10 +160,8 @@ class McpHub(msgspec.Struct, eq=False):
 
     async def login(self, name: str, show: Callable[[str], None]) -> None:
         """Logs in to an HTTP server; `show` gets the address of the login page. Raises McpError."""
-        spec = self._spec(self._find(name).config)
-        await McpProcess.shared().carry_out(
-            "login", name, spec=spec, heard=lambda said: show(said.data["url"])
-        )
+        order = McpOrder("login", name, spec=self._spec(self._find(name).config))
+        await McpProcess.shared().carry_out(order, lambda said: show(said.data["url"]))
 
     def restart(self, name: str) -> None:
         one = self._find(name)
@@ -223,7 +221,7 @@ class McpHub(msgspec.Struct, eq=False):
             async with asyncio.timeout(spec.timeout):
                 if await wants_login(spec):  # while the process is importing the SDK
                     raise login_needed(one.config.name)
-            await one.process.carry_out("connect", one.wire_name, spec=spec, heard=heard)
+            await one.process.carry_out(McpOrder("connect", one.wire_name, spec=spec), heard)
         except (CrushpyError, ToolError, OSError) as error:
             one.state = "needs login" if isinstance(error, McpError) and error.needs_login else "failed"
             one.error = str(error) or f"The MCP server {one.config.name} failed: no answer in time"
@@ -337,7 +335,7 @@ class McpHub(msgspec.Struct, eq=False):
         except Exception:  # the front end has closed; the server must not wait for it
             answer = {"action": "cancel"}
         if one.process is not None:
-            one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
+            one.process.send(McpOrder("answer", arguments=answer, id=int(question["question"])))
 
 
 def _consent_needed(

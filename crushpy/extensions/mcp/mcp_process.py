@@ -4,6 +4,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
+import msgspec
+
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
@@ -41,33 +43,23 @@ class McpProcess(HelperProcess[wire.McpReport]):
         except OSError as error:
             raise McpError(f"The process that talks to MCP servers could not be started: {error}.") from None
 
-    async def carry_out(
-        self,
-        verb: wire.Verb,
-        server: str,
-        *,
-        spec: wire.ServerSpec | None = None,
-        name: str = "",
-        arguments: Json | None = None,
-        heard: Heard = lambda _: None,
-    ) -> Json:
+    async def carry_out(self, order: wire.McpOrder, heard: Heard = lambda _: None) -> Json:
         """The result of an order; `heard` gets what is reported before. Raises McpError.
 
-        Cancelling also cancels at the server. `server`: a name of the connection, of which messages show what
-        precedes `@`.
+        Cancelling also cancels at the server.
         """
         number, reports = self.begin_request()
-        self.send(wire.McpOrder(number, verb, server, spec, name, arguments or {}))
+        self.send(msgspec.structs.replace(order, id=number))
         try:
             while True:
                 report = await reports.get()
                 if report.kind == "result":
                     return report.data
                 if report.kind == "error":
-                    raise _to_error(server.partition("@")[0], report.data)
+                    raise _to_error(order.server.partition("@")[0], report.data)
                 heard(report)
         except asyncio.CancelledError:
-            self.send(wire.McpOrder(number, "cancel", server))
+            self.send(wire.McpOrder("cancel", order.server, id=number))
             raise
         finally:
             self.end_request(number)

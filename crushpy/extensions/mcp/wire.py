@@ -30,12 +30,13 @@ class McpOrder(Data, frozen=True):
     `connect` is carried out until the connection ends; `cancel` ends it.
     """
 
-    id: int
     verb: Verb
     server: str = ""
-    spec: ServerSpec | None = None
+    """The name of the connection, of which messages show what precedes `@`."""
     name: str = ""
     arguments: Json = msgspec.field(default_factory=dict[str, Any])
+    spec: ServerSpec | None = None
+    id: int = 0
 
 
 class McpReport(Data, frozen=True):
