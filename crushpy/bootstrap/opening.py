@@ -201,7 +201,7 @@ class _Opening(msgspec.Struct, frozen=True):
             environment.trusted,
             self.additions.origin,
         )
-        spending = models.spending = Spending(
+        spending = Spending(
             self.store,
             session,
             str(environment.root),
@@ -210,7 +210,7 @@ class _Opening(msgspec.Struct, frozen=True):
             approvals.ask_to_go_on if services.has_user else None,
             events,
         )
-        scope = AgentScope(services, session, models, gauge, events)
+        scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
         pins = PinService(scope)
         subagents = Subagents(scope, toolset, environment.extensions.agent)
         agent = Agent(scope, toolset.tools, subagents.run, pins)

@@ -76,6 +76,12 @@ class Models:
         lent._toolset = toolset
         return lent
 
+    def limited_by(self, spending: "Spending") -> "Models":
+        """The same models and connections, for requests that a budget limits."""
+        lent = copy(self)
+        lent.spending = spending
+        return lent
+
     def provider(self, model: str) -> Provider:
         """The provider of `model`, which is prepared."""
         return self._providers[model]
