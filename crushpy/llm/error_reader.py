@@ -85,11 +85,7 @@ def read_body(body: bytes | str | Json) -> ErrorBody:
 
 
 def classify(
-    status: int | None,
-    body: ErrorBody,
-    source: ErrorSource,
-    headers: Mapping[str, str] | None = None,
-    now: float | None = None,
+    status: int | None, body: ErrorBody, source: ErrorSource, headers: Mapping[str, str] | None = None
 ) -> errors.ModelError:
     """The error to raise for a response with `status`; None: for an error object inside a stream."""
     if status is None:
@@ -116,7 +112,7 @@ def classify(
     if status in (401, 403) or (status == 400 and body.says("wrong_key")):
         return errors.AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
     if status == 429:
-        wait = retry_after(headers or {}, body.raw, time.time() if now is None else now)
+        wait = retry_after(headers or {}, body.raw)
         long = f"{wait:,.0f} seconds" if wait else "a while"
         return errors.RateLimited(
             f"rate limited by {said}", f"Wait {long}, or switch the model.", retry_after=wait
@@ -137,7 +133,7 @@ def classify(
     if status == 408:
         return errors.TimedOut(f"timed out at {said}", status=status)
     if status in (409, 425) or status >= 500:
-        wait = retry_after(headers or {}, "", time.time() if now is None else now)
+        wait = retry_after(headers or {}, "")
         return errors.Unavailable(f"not available: {said}", status=status, retry_after=wait)
     return errors.BadRequest(
         f"the request for {source.model} is refused by {said}",
@@ -154,7 +150,7 @@ def read_limit(text: str) -> int | None:
     return None
 
 
-def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | None:
+def retry_after(headers: Mapping[str, str], text: str) -> float | None:
     """The delay in seconds that the provider asks for: in a header (seconds, milliseconds or a date), in the
     message, or the time until an exhausted limit is reset."""
     if (millis := _number(headers.get("retry-after-ms", ""))) is not None:
@@ -166,21 +162,21 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
         from email.utils import parsedate_to_datetime
 
         with suppress(ValueError):
-            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     found = re.search(r"(?:try again in |retryDelay\"?: ?\"?)([\d.]+) ?(ms|s|m)\b", text, re.IGNORECASE)
     if found and (amount := _number(found[1])) is not None:
-        return amount * {"ms": 0.001, "s": 1, "m": 60}[found[2].lower()]
+        return amount * _UNITS[found[2].lower()]
     # Every exhausted limit must be reset.
     limits = [name for name in headers if "ratelimit" in name and "remaining" in name]
     exhausted = [name.replace("remaining", "reset") for name in limits if headers[name].strip() == "0"]
-    waits = [_until(headers.get(name, ""), now) for name in exhausted]
+    waits = [_until(headers.get(name, "")) for name in exhausted]
     return max((max(0.0, wait) for wait in waits if wait is not None), default=None)
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _until(text: str, now: float) -> float | None:
+def _until(text: str) -> float | None:
     """Seconds until a reset given as a duration (17, 6m0s, 120ms) or a time (2026-01-31T12:00:00Z)."""
     if (number := _number(text)) is not None:
         return number
@@ -190,7 +186,7 @@ def _until(text: str, now: float) -> float | None:
     from datetime import datetime
 
     try:
-        return datetime.fromisoformat(text).timestamp() - now
+        return datetime.fromisoformat(text).timestamp() - time.time()
     except ValueError:
         return None
 
