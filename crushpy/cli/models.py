@@ -28,12 +28,11 @@ from crushpy.llm.model_listing import (
     format_price,
     format_window,
     learn_listed_window,
-    learnt_models,
     list_local_models,
     list_models,
     local_model_commands,
 )
-from crushpy.llm.provider_factory import default_model
+from crushpy.llm.provider_factory import default_model, server_address
 from crushpy.llm.vendors import PROVIDERS
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
@@ -58,7 +57,7 @@ async def models_command(
     lists, found = await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
     )
-    facts = learnt_models(settings, learnt)
+    facts = learnt.current(lambda name: server_address(name, settings))
     known = _filter_models(apply_learnt(list_models(settings, lists, also=facts), facts, learnt), wanted)
     local = _filter_models(apply_learnt(found, facts, learnt), wanted)
     if learnt.problem:

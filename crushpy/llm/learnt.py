@@ -5,6 +5,7 @@ further harm."""
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -60,7 +61,6 @@ class LearntModels:
     def __init__(self, file: Path | None) -> None:
         """Without a file, facts last as long as this object."""
         self._file = file
-        self._known: dict[str, dict[str, LearntModel]] | None = None
         self._writer: ThreadPoolExecutor | None = None
         self.problem = ""
         """Why the file is not used, for the user."""
@@ -90,21 +90,19 @@ class LearntModels:
                 self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learnt")
             self._writer.submit(self._write, self._file, model, server, change)
 
-    def windows(self, address_of: Callable[[str], str]) -> list[tuple[str, LearntModel]]:
-        """The models whose window or form of calls was learnt from their current server."""
-        current = [(model, self.get(model, address_of(model))) for model in self._models]
-        return [(model, known) for model, known in current if known.window or known.call_form]
+    def current(self, address_of: Callable[[str], str]) -> dict[str, LearntModel]:
+        """The models whose window or form of calls was learnt from their current server, by name."""
+        found = {model: self.get(model, address_of(model)) for model in self._models}
+        return {model: known for model, known in found.items() if known.window or known.call_form}
 
     def close(self) -> None:
         """Wait until all changes are written."""
         if self._writer is not None:
             self._writer.shutdown()
 
-    @property
+    @cached_property
     def _models(self) -> dict[str, dict[str, LearntModel]]:
-        if self._known is None:
-            self._known = self._read().models
-        return self._known
+        return self._read().models
 
     def _read(self) -> LearntFile:
         try:

@@ -82,11 +82,6 @@ def list_models(
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
 
 
-def learnt_models(settings: Settings, learnt: LearntModels) -> dict[str, LearntModel]:
-    """What was learnt from errors of the current servers, by the name of the model."""
-    return dict(learnt.windows(lambda name: factory.server_address(name, settings)))
-
-
 def apply_learnt(
     models: Iterable[ListedModel], known: Mapping[str, LearntModel], learnt: LearntModels
 ) -> list[ListedModel]:
