@@ -12,7 +12,6 @@ from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
-from crushpy.llm.text_calls import TextCalls
 from crushpy.llm.vendors import OLLAMA_BASE, server_root
 from crushpy.util.read_json import as_object, as_objects
 
@@ -51,16 +50,12 @@ class OllamaProvider(HttpProvider[None]):
 class OllamaReader(ChunkReader):
     """Reads each line as a chunk in OpenAI's form. Tool calls arrive complete."""
 
-    def __init__(self, text_calls: TextCalls | None = None) -> None:
-        super().__init__(text_calls)
-        self._calls_seen = 0
-
     def feed(self, event: Json) -> list[Piece]:
         message = as_object(event.get("message"))
-        calls: list[Json] = []
-        for call in as_objects(message.get("tool_calls")):
-            calls.append({"id": call.get("id"), "index": self._calls_seen, "function": call.get("function")})
-            self._calls_seen += 1
+        calls: list[Json] = [
+            {"id": call.get("id"), "index": index, "function": call.get("function")}
+            for index, call in enumerate(as_objects(message.get("tool_calls")), len(self._calls))
+        ]
         delta = {
             "content": message.get("content"),
             "reasoning_content": message.get("thinking"),
