@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from crushpy.core.messages import Data, Finish, Json, Message, SentStatus, SignedSummary, Usage
 
 
@@ -186,14 +188,12 @@ class ReplyMeter:
     def measure(self, piece: Piece) -> Piece:
         """Count a piece. Returns as much of it as the limit allows."""
         match piece:
-            case TextPiece():
-                return TextPiece(self._fit(piece.text))
-            case ThinkingPiece():
-                return ThinkingPiece(self._fit(piece.text))
+            case TextPiece() | ThinkingPiece():
+                return structs.replace(piece, text=self._fit(piece.text))
             case CallPiece():
                 self._calls.add(piece.index)
                 self.full = self.full or len(self._calls) >= MAX_REPLY_CALLS
-                return CallPiece(piece.index, piece.id, piece.name, self._fit(piece.args), piece.opaque)
+                return structs.replace(piece, args=self._fit(piece.args))
             case _:
                 return piece
 
