@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.http.common import parse_url
+from crushpy.http.common import Timeouts, parse_url
 from crushpy.llm.errors import ModelError
 from crushpy.llm.http_provider import HttpProvider, Quirks, ReplyReader, StatusFallback
 from crushpy.llm.openai.chat_reply import ChunkReader
@@ -17,7 +16,7 @@ from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, gpt_searches_tools, responses_body
 from crushpy.llm.protocol import Done, Request
-from crushpy.llm.vendors import OPENAI_BASE
+from crushpy.llm.vendors import OPENAI_BASE, Endpoint
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -56,13 +55,10 @@ class _OpenAIProvider(HttpProvider[Quirks]):
     api_base = OPENAI_BASE
     path: ClassVar[str]
 
-    @cached_property
-    def _api(self) -> ApiUrl:
-        return ApiUrl(self._base, self.path)
-
-    @cached_property
-    def _status(self) -> StatusFallback:
-        return StatusFallback()
+    def __init__(self, endpoint: Endpoint, timeouts: Timeouts | None = None) -> None:
+        super().__init__(endpoint, timeouts)
+        self._api = ApiUrl(self._base, self.path)
+        self._status = StatusFallback()
 
     def _url(self, request: Request) -> str:
         return self._api.url
