@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.messages import Usage
+from crushpy.core.messages import Json, Usage
 from crushpy.llm import vendors
 from crushpy.llm.protocol import LongPrices, ModelInfo
-from crushpy.util.read_json import first_count
+from crushpy.util.read_json import as_object, first_count
 
 if TYPE_CHECKING:
     from crushpy.settings.schema import ModelSettings
@@ -45,8 +45,6 @@ _PRICE_KEYS = {
     "cache_write_cost": "cache_creation_input_token_cost",
     "hour_write_cost": "cache_creation_input_token_cost_above_1hr",
 }
-
-CatalogEntry = dict[str, Any]
 
 
 def lookup(name: str, override: "ModelSettings | None" = None) -> ModelInfo:
@@ -145,7 +143,7 @@ def cost(info: ModelInfo, usage: Usage) -> float:
 # --- entries of the file -------------------------------------------------------------------------------
 
 
-def _from_entry(name: str, entry: CatalogEntry | None) -> ModelInfo:
+def _from_entry(name: str, entry: Json | None) -> ModelInfo:
     # Local models are free, and those whose name says so.
     free = bool(vendors.vendor_of(name.partition("/")[0]).local) or name.endswith(":free")
     prices: dict[str, Any] = {"input_cost": 0.0, "output_cost": 0.0} if free else {}
@@ -168,7 +166,7 @@ def _from_entry(name: str, entry: CatalogEntry | None) -> ModelInfo:
     )
 
 
-def _long_prices(entry: CatalogEntry) -> LongPrices | None:
+def _long_prices(entry: Json) -> LongPrices | None:
     """The prices of a long request, if the catalog has a step for it (the first, if several)."""
     steps = [int(found[1]) for key in entry if (found := _LONG_PRICE.fullmatch(key))]
     if not steps:
@@ -179,7 +177,7 @@ def _long_prices(entry: CatalogEntry) -> LongPrices | None:
     return LongPrices(over=over * 1_000, **(_prices(entry) | known))
 
 
-def _prices(entry: CatalogEntry, suffix: str = "") -> dict[str, float | None]:
+def _prices(entry: Json, suffix: str = "") -> dict[str, float | None]:
     """US dollars a million tokens, by field of ModelInfo."""
     values = {field: entry.get(f"{key}{suffix}") for field, key in _PRICE_KEYS.items()}
     return {
@@ -223,7 +221,7 @@ def _entries() -> dict[str, msgspec.Raw]:
         return {}  # every model then has the default window, marked on the gauge
 
 
-def _entry(name: str) -> CatalogEntry | None:
+def _entry(name: str) -> Json | None:
     """The catalog's entry for `name`, under any of its names in the file."""
     entries = _entries()
     return next((_decode(entries[key]) for key in _keys(name) if key in entries), None)
@@ -244,9 +242,8 @@ def _keys(name: str) -> Iterator[str]:
             rest = rest.partition("/")[2]
 
 
-def _decode(raw: msgspec.Raw) -> CatalogEntry:
-    value = msgspec.json.decode(raw)
-    return cast(CatalogEntry, value) if isinstance(value, dict) else {}
+def _decode(raw: msgspec.Raw) -> Json:
+    return as_object(msgspec.json.decode(raw))
 
 
 def chat_names() -> set[str]:
@@ -259,7 +256,7 @@ def chat_names() -> set[str]:
     return found
 
 
-def _provider(entry: CatalogEntry) -> str:
+def _provider(entry: Json) -> str:
     """litellm's name of the provider; the file splits some of them (vertex_ai-language-models)."""
     name = str(entry.get("litellm_provider", ""))
     if name.startswith("vertex_ai-"):
