@@ -183,15 +183,12 @@ class AcpServer:
         if not cursor.isdecimal():
             raise rpc.invalid(f"The cursor {cursor!r} is not one of ours.")
         start = int(cursor)
-        store = ProjectEnvironment(Path.cwd()).store()
-        try:
+        async with ProjectEnvironment(Path.cwd()).open_store() as store:
             found = await store.sessions.list_tips(params.cwd or None, start + PAGE_SIZE + 1)
             shown = found[start : start + PAGE_SIZE]
             forks = await store.sessions.list_forks([info.root_id for info in shown])
             named = [(info.root_id, info, "") for info in shown]
             named += [(fork.id, await store.sessions.find_tip(fork.id), fork.root_id) for fork in forks]
-        finally:
-            await store.close()
         page = [
             {
                 "sessionId": name,
@@ -210,20 +207,20 @@ class AcpServer:
         from crushpy.engine.session.browser import SessionBrowser
 
         environment = ProjectEnvironment(Path.cwd())
-        store = environment.store()
         try:
-            browser = SessionBrowser(store, outputs=environment.paths.outputs, undo=environment.paths.undo)
-            info = await store.sessions.find(params.session_id)
-            if info.kind == "fork":
-                told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
-                raise rpc.invalid(told)
-            if (thread := self._threads.pop(params.session_id, None)) is not None:
-                await thread.close()
-            await browser.erase(info.root_id)
+            async with environment.open_store() as store:
+                browser = SessionBrowser(
+                    store, outputs=environment.paths.outputs, undo=environment.paths.undo
+                )
+                info = await store.sessions.find(params.session_id)
+                if info.kind == "fork":
+                    told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
+                    raise rpc.invalid(told)
+                if (thread := self._threads.pop(params.session_id, None)) is not None:
+                    await thread.close()
+                await browser.erase(info.root_id)
         except UsageError as error:
             raise rpc.RpcError(rpc.NOT_FOUND, error.message) from error
-        finally:
-            await store.close()
         return {}
 
 

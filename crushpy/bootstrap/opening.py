@@ -310,12 +310,9 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
         return ()
     model = options.model
     if not model and (options.session or options.resume_latest):
-        store = environment.store()
-        try:
+        async with environment.open_store() as store:
             info = await _find_session(environment, options, store)
             model = info.model if info else ""
-        finally:
-            await store.close()
     models = _all_models(environment)
     model = model or await _choose_model(environment)
     return await load_pictures(options.image, environment.cwd, lambda: image_limits(models, model))
@@ -323,12 +320,9 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
 
 async def fork_to_open(environment: ProjectEnvironment, options: StartOptions) -> StartOptions:
     """Makes the fork that `at` asks for. Returns the options that open it."""
-    store = environment.store()
-    try:
+    async with environment.open_store() as store:
         info = await _find_session(environment, options, store)
         fork = await fork_session(store, info, options.at) if info else None
-    finally:
-        await store.close()
     found = fork.info.id if fork else options.session
     return msgspec.structs.replace(options, session=found, resume_latest=False, fork=False, at="")
 

@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,6 +199,15 @@ class ProjectEnvironment:
         from crushpy.storage.store import Store
 
         return Store(self.paths.database, self.settings.database_url, self.paths.outputs)
+
+    @asynccontextmanager
+    async def open_store(self) -> "AsyncGenerator[Store]":
+        """The store, which is closed at the end."""
+        store = self.store()
+        try:
+            yield store
+        finally:
+            await store.close()
 
     def confine(
         self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = (), server_mb: int = 0

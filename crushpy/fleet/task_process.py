@@ -156,8 +156,7 @@ class TaskRun:
 
     async def run(self) -> None:
         order, folder = self._order, private_dir(Paths().data_dir / "fleet")
-        store = ProjectEnvironment(folder).store()
-        try:
+        async with ProjectEnvironment(folder).open_store() as store:
             listed = await _load_list(store, order.root_id)
             row = (await store.fleet.load(order.root_id))[order.number - 1]
             assert listed is not None
@@ -168,8 +167,6 @@ class TaskRun:
             place = Paths().worktrees / "fleet" / order.worker / order.root_id
             self._checkout = TaskCheckout(place, order.root_id, self._spec.name, spec.fleet.base)
             await self._check_out(store, folder)
-        finally:
-            await store.close()
         cwd = Path(os.path.realpath(self._checkout.top / spec.fleet.prefix))
         if not cwd.is_relative_to(os.path.realpath(self._checkout.top)):
             raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
