@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -49,10 +49,11 @@ from crushpy.storage.store import Store
 
 Checkpoint = Callable[[], Awaitable[Callable[[], None] | None]]
 """Prepares a write for the transaction that stores a result; None if nothing changed."""
+T = TypeVar("T")
 TITLE_LENGTH = 80
 NOT_RETURNED = "The branch has not returned yet."
 COUNT_INLINE_CHARS = 65_536
-"""Replies longer than this have their tokens counted in a thread."""
+"""Longer messages are examined in a thread."""
 
 
 class LiveSession:
@@ -209,10 +210,7 @@ class LiveSession:
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> MessageFacts:
         """Commits the user's prompt, and with it a new session; returns its facts. `steers`: in a turn."""
         prompt = self._sized(prompt)
-        if prompt.length > COUNT_INLINE_CHARS:  # the search for rules takes time
-            facts = await asyncio.to_thread(self.facts_of, prompt)
-        else:
-            facts = self.facts_of(prompt)
+        facts = await _off_loop_if_long(self.facts_of, prompt)  # the search for rules takes time
         if self.stored:
             await self._commit(prompt, self._store.messages.add(self.info.id, prompt, facts))
         else:
@@ -253,10 +251,7 @@ class LiveSession:
         return msgspec.structs.replace(message, tokens=size) if size else message
 
     async def add_reply(self, message: Message) -> None:
-        if len(message.text) > COUNT_INLINE_CHARS:
-            message = await asyncio.to_thread(self._sized, message)
-        else:
-            message = self._sized(message)
+        message = await _off_loop_if_long(self._sized, message)
         await self._commit(message, self._store.messages.add(self.info.id, message, self.facts_of(message)))
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
@@ -312,6 +307,10 @@ class LiveSession:
         """Stores the state of the circuit breaker for the next process."""
         if breaker != self.info.breaker:
             await self.update(breaker=breaker)
+
+
+async def _off_loop_if_long(work: Callable[[Message], T], message: Message) -> T:
+    return await asyncio.to_thread(work, message) if message.length > COUNT_INLINE_CHARS else work(message)
 
 
 class OpenBranch(Data, frozen=True):
