@@ -1,6 +1,5 @@
 """Keeps the figures from which the budget is computed: token counts and the provider's last reports."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -203,21 +202,7 @@ class Gauge:
             return calibrate(reports, (ratio, ratio))
         return calibrate(reports, self._ratios(model, self.exact))
 
-    async def settled(self, request: Request, history: tuple[Message, ...], threshold: float) -> Budget:
-        """The budget, exact if it might reach `threshold`.
-
-        A token is at least one byte, so as long as the bytes stay below, nothing has to be counted and
-        the vocabulary (half a second, 30 MB) need not be loaded.
-        """
-        rough = self.reading(request, history)
-        if self.exact:
-            return rough
-        if rough.believed and self._most(request, history) < threshold * rough.window:
-            return rough
-        await asyncio.to_thread(self.load_for, history)
-        return self.reading(request, history)
-
-    def _most(self, request: Request, history: Sequence[Message]) -> int:
+    def most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the last report plus every byte since, or all bytes."""
         last, covered = self._last
         since = last.total or len(request.system.encode()) + len(to_json(request.tools))

@@ -92,10 +92,16 @@ class ContextView:
         return self.now()
 
     async def settled(self, threshold: float) -> WindowState:
-        """The state, counted exactly if it might reach `threshold`."""
+        """The state, counted exactly if it might reach `threshold`.
+
+        A token is at least one byte, so as long as the bytes stay below, nothing has to be counted and
+        the vocabulary (half a second, 30 MB) need not be loaded.
+        """
         state = self.now()
-        budget = await self._gauge.settled(state.request, state.history, threshold)
-        return WindowState(state.history, state.request, budget, self._gauge.fixed_tokens(state.request))
+        if self._gauge.exact:
+            return state
+        most, limit = self._gauge.most(state.request, state.history), threshold * state.budget.window
+        return state if state.budget.believed and most < limit else await self.counted()
 
     def next_request(self) -> Request:
         """The next model call; in `llm` with the current status."""
