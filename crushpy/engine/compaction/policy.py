@@ -85,7 +85,7 @@ class CompactionPolicy:
                 trigger = self._thresholds.trigger
                 options = BoundaryOptions(trigger, review=self._asks_first, threshold=threshold)
                 await self._make_boundary(options, state)
-            case "hint" | "wait":
+            case "wait":  # in which the status names the moment
                 self._view.moment = moment
             case "moment":
                 await self._make_boundary(BoundaryOptions("auto", moment=moment), state)

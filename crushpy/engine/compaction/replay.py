@@ -328,7 +328,7 @@ class Replayer:
                 self._make_boundary(self._thresholds.trigger, recorded)
             case "moment":
                 self._make_boundary("auto", recorded, moment)
-            case "hint" | "wait":
+            case "wait":
                 # An agent that was not in `llm` would open a session at the share that it is told.
                 told = self._settings.compaction.threshold
                 known = any(session.info.compaction == "llm" for session in self._recording.sessions)

@@ -39,9 +39,9 @@ MAX_FUTILE_BOUNDARIES = 2
 NOT_SEEN = "not shown: this model cannot look at pictures"
 
 
-NextStep = Literal["too_large", "boundary", "hint", "wait", "moment", "prepare"]
-"""Of a model call: nothing helps, compact at the threshold or at a moment, tell the agent of the moment, wait
-for the agent to call `new_session`, or prepare."""
+NextStep = Literal["too_large", "boundary", "wait", "moment", "prepare"]
+"""Of a model call: nothing helps, compact at the threshold or at a moment, wait for the agent to call
+`new_session`, or prepare."""
 
 
 class WindowState(Data, frozen=True):
@@ -277,7 +277,7 @@ class Thresholds:
         if threshold is not None and budget.reaches(threshold):
             return "too_large" if cannot_help() else "boundary"
         if self.trigger == "fallback":
-            return "hint" if moment else "wait"
+            return "wait"
         return "moment" if moment and is_ready() else "prepare"
 
     def preparation(self, budget: Budget, expected: float, moment: str) -> Literal["", "early", "due"]:
