@@ -329,13 +329,9 @@ class CircuitBreaker:
         self._session = session
         self._not_before = 0.0
 
-    @property
-    def _state(self) -> BreakerState:
-        return self._session.info.breaker
-
     async def reported(self, used: int, limit: float) -> bool:
         """Judges a boundary by the first report after it. True if this stops further boundaries."""
-        state = self._state
+        state = self._session.info.breaker
         if not state.unjudged:
             return False
         in_vain = state.in_vain + 1 if used >= limit else 0
@@ -355,10 +351,11 @@ class CircuitBreaker:
         await self._session.set_breaker(BreakerState())
 
     async def blocks(self, used: int) -> bool:
-        stopped_at = self._state.stopped_at
+        stopped_at = self._session.info.breaker.stopped_at
         if stopped_at is not None and used >= REARM_GROWTH * stopped_at:
             await self.rearm()
-        return self._state.stopped_at is not None or time.monotonic() < self._not_before
+            stopped_at = None
+        return stopped_at is not None or time.monotonic() < self._not_before
 
     async def update(self, **changes: object) -> None:
-        await self._session.set_breaker(msgspec.structs.replace(self._state, **changes))
+        await self._session.set_breaker(msgspec.structs.replace(self._session.info.breaker, **changes))
