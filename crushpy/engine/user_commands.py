@@ -61,20 +61,17 @@ class OwnCommands:
     async def first_line(self, command: str, cwd: Path, given: bytes, limit: float) -> tuple[str, str]:
         """The first line that a command prints which reads `given`, or why there is none. `limit`: in
         seconds; then it is killed, with all that it started."""
+        output = Output(None, limit=MAX_LINE_CHARS)
         try:
-            return await self._first_line(command, cwd, given, limit)
+            if not self._warm:
+                self._warm = True  # the time of the launcher's start does not count
+                await self._jobs.run(":", Path("/"), Output(None)).finish(COMMAND_TIMEOUT_S)
+            with tempfile.TemporaryFile() as file:
+                file.write(given)
+                file.seek(0)
+                process = self._jobs.run(command, cwd, output, streams=(Output(None), file.fileno()))
         except ToolError as error:
             return "", one_line(str(error))
-
-    async def _first_line(self, command: str, cwd: Path, given: bytes, limit: float) -> tuple[str, str]:
-        if not self._warm:
-            self._warm = True  # the time of the launcher's start does not count
-            await self._jobs.run(":", Path("/"), Output(None)).finish(COMMAND_TIMEOUT_S)
-        output = Output(None, limit=MAX_LINE_CHARS)
-        with tempfile.TemporaryFile() as file:
-            file.write(given)
-            file.seek(0)
-            process = self._jobs.run(command, cwd, output, streams=(Output(None), file.fileno()))
         try:
             in_time = await process.finish(limit)
         finally:
