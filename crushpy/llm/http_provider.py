@@ -43,8 +43,6 @@ AFTER_DONE_TIMEOUT_S = 0.05
 """For the end of the response, so that its connection can be reused."""
 MAX_STREAM_BYTES = 1_000_000_000
 """Decompressed bytes of one reply. The part that the engine stores is bounded by `MAX_REPLY_BYTES`."""
-MAX_ADAPTATIONS = 6
-"""How often a refused request is sent again in another form."""
 
 REFUSED_SIGNATURE = re.compile("signature", re.IGNORECASE)
 Quirks = TypeVar("Quirks")
@@ -180,7 +178,7 @@ class HttpProvider(ABC, Generic[Quirks]):
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         response: Response | None = None
-        reader, sent, refusals = self._reader(request), False, 0
+        reader, sent = self._reader(request), False
         try:
             while True:
                 # A long history is encoded in a thread, so that the app stays responsive.
@@ -199,9 +197,7 @@ class HttpProvider(ABC, Generic[Quirks]):
                     exchange.close()
                     raise
                 if response.status != 200:
-                    refusals += 1
-                    last = refusals >= MAX_ADAPTATIONS
-                    request = await self._adapt_or_raise(request, response, last=last)
+                    request = await self._adapt_or_raise(request, response)
                     continue
                 reader.ended, reader.unfinished = False, []
                 async with aclosing(self._read(request, response, reader)) as pieces:
@@ -236,8 +232,9 @@ class HttpProvider(ABC, Generic[Quirks]):
     async def close(self) -> None:
         await self._client.close()
 
-    async def _adapt_or_raise(self, request: Request, answer: Response, *, last: bool) -> Request:
-        """The request to send again after a refusal. Raises the failure if there is none."""
+    async def _adapt_or_raise(self, request: Request, answer: Response) -> Request:
+        """The request to send again after a refusal. Nothing is learnt from two of them, so there are few.
+        Raises the failure if there is none."""
         from crushpy.llm.error_reader import classify, read_body
 
         with answer:
@@ -251,7 +248,7 @@ class HttpProvider(ABC, Generic[Quirks]):
                 status=answer.status,
             )
         failure = classify(answer.status, body, self._source(request), answer.headers)
-        if last or not isinstance(failure, BadRequest | Unavailable):
+        if not isinstance(failure, BadRequest | Unavailable):
             raise failure
         if (
             failure.status in (400, 422)
