@@ -208,8 +208,7 @@ class HttpProvider(ABC, Generic[Quirks]):
                 done = reader.end()
                 if done is None:
                     raise CutStream(f"the reply of {self._url(request)} ended before its end mark")
-                if not request.return_thinking:
-                    done = msgspec.structs.replace(done, thinking_dropped=True)
+                done = msgspec.structs.replace(done, thinking_dropped=not request.return_thinking)
                 if not reader.unfinished:
                     yield self._complete(request, done, reader)
                 await response.finish(within=AFTER_DONE_TIMEOUT_S)
@@ -465,9 +464,8 @@ class StatusFallback:
 
     def mark_moved(self, request: Request, done: Done) -> Done:
         """`done`, with `status_moved` set if the status was moved."""
-        if not _is_trailing(request) or request.model not in self._refusing_models:
-            return done
-        return msgspec.structs.replace(done, status_moved=True)
+        moved = _is_trailing(request) and request.model in self._refusing_models
+        return msgspec.structs.replace(done, status_moved=moved)
 
 
 def _is_trailing(request: Request) -> bool:

@@ -158,8 +158,7 @@ class LiteLLMCalls:
                 for piece in reader.feed(chunk.model_dump(exclude_none=True, warnings=False)):
                     yield piece
             done = _end(stream, reader, self._server(request))
-            if not request.return_thinking:
-                done = msgspec.structs.replace(done, thinking_dropped=True)
+            done = msgspec.structs.replace(done, thinking_dropped=not request.return_thinking)
             yield self._status.mark_moved(request, done)
         except (asyncio.CancelledError, GeneratorExit):
             raise
