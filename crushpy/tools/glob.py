@@ -16,10 +16,15 @@ from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import explain_errors, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
-from crushpy.tools.search.ripgrep import ProgramEnd, find_ripgrep, list_files, required, run_program
+from crushpy.tools.search.ripgrep import (
+    SEARCH_TIMEOUT_S,
+    ProgramEnd,
+    list_files,
+    require_ripgrep,
+    run_program,
+)
 
 _MAX_FILES = 100
-_SEARCH_TIMEOUT_S = 30.0
 
 
 class GlobArgs(Args, frozen=True):
@@ -43,8 +48,8 @@ class GlobTool(ReadingTool[GlobArgs]):
         pattern = GlobPattern(_relative_pattern(args.pattern, folder))
         is_skipped = context.agent.find_skipped(self.name, folder, opened.path)
         found: list[str] = []
-        words = list_files(required(find_ripgrep))
-        async with run_program(words, opened, b"\0", _SEARCH_TIMEOUT_S) as (records, ended):
+        words = list_files(require_ripgrep())
+        async with run_program(words, opened, b"\0", SEARCH_TIMEOUT_S) as (records, ended):
             async for record in records:
                 path = os.fsdecode(record).removeprefix("./")
                 if pattern.matches(path) and not (is_skipped and is_skipped(path)):

