@@ -1,14 +1,7 @@
 """The tool `fetch`: reads a web page. `web/page_visit.py` does the work and is imported on first use."""
 
-from typing import TYPE_CHECKING
-
 from crushpy.core.access import Access, ToolAccess
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
-
-if TYPE_CHECKING:
-    from crushpy.tools.web.page_visit import LookUp
-
-MAX_FETCH_S = 30
 
 
 class FetchArgs(Args, frozen=True):
@@ -20,10 +13,6 @@ class FetchTool(ReadingTool[FetchArgs]):
     args = FetchArgs
     access = ToolAccess("host", writes=True)
 
-    def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_FETCH_S) -> None:
-        self._look_up = look_up
-        self._max_seconds = max_seconds
-
     def accesses(self, args: FetchArgs, context: CallContext) -> tuple[Access, ...]:
         from crushpy.tools.web.page_visit import check_written_address, target_of
 
@@ -34,6 +23,6 @@ class FetchTool(ReadingTool[FetchArgs]):
         return self.touches(target.authority)
 
     async def run(self, args: FetchArgs, context: CallContext) -> Outcome:
-        from crushpy.tools.web.page_visit import resolve, visit
+        from crushpy.tools.web.page_visit import visit
 
-        return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)
+        return await visit(args.url.strip(), context)

@@ -18,6 +18,7 @@ from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.shell.jobs import Jobs
+from crushpy.tools.web import page_visit
 from crushpy.tools.web.page_visit import resolve
 
 
@@ -160,10 +161,8 @@ async def test_a_deeply_nested_page_is_read(workspace: Path) -> None:
 async def test_a_page_that_takes_too_long_to_convert_says_so(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crushpy.tools.web import page_visit as page_text
-
     # No page can be converted that fast. Those that take for ever are made of thousands of open tags.
-    monkeypatch.setattr(page_text, "_CONVERSION_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(page_visit, "_CONVERSION_TIMEOUT_S", 0.01)
     outcome = await fetched(workspace, answer("<p>words</p>" + "<a " * 9, "text/html"))
     assert outcome.text == "(empty)\n[the page could not be converted: use curl with bash]"
 
@@ -171,16 +170,22 @@ async def test_a_page_that_takes_too_long_to_convert_says_so(
 # --- bounds of time ----------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_never_answers_does_not_keep_us(workspace: Path) -> None:
+async def test_a_server_that_never_answers_does_not_keep_us(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_visit, "FETCH_TIMEOUT_S", 0.2)
+
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
     async with web({"/": silent}) as site:
         with pytest.raises(ToolError, match=r"not read within 0.2 s"):
-            await FetchTool(max_seconds=0.2).run(FetchArgs(site.url), context(workspace))
+            await FetchTool().run(FetchArgs(site.url), context(workspace))
 
 
-async def test_a_server_that_drips_does_not_keep_us(workspace: Path) -> None:
+async def test_a_server_that_drips_does_not_keep_us(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_visit, "FETCH_TIMEOUT_S", 0.3)
+
     async def drip(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")
         while True:
@@ -190,7 +195,7 @@ async def test_a_server_that_drips_does_not_keep_us(workspace: Path) -> None:
 
     async with web({"/": drip}) as site:
         with pytest.raises(ToolError, match=r"not read within 0.3 s"):
-            await FetchTool(max_seconds=0.3).run(FetchArgs(site.url), context(workspace))
+            await FetchTool().run(FetchArgs(site.url), context(workspace))
 
 
 async def test_a_server_that_is_not_there_is_named(workspace: Path) -> None:
@@ -454,7 +459,9 @@ async def test_a_redirect_from_https_to_http_is_refused(
         assert (await FetchTool().run(FetchArgs(f"{site.url}/c"), context(workspace))).text == "safe"
 
 
-async def test_a_name_that_turns_private_between_redirects_is_refused(workspace: Path) -> None:
+async def test_a_name_that_turns_private_between_redirects_is_refused(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked_up = 0
 
     async def rebinding(host: str, port: int, allow_private: bool) -> list[str]:
@@ -462,9 +469,10 @@ async def test_a_name_that_turns_private_between_redirects_is_refused(workspace:
         looked_up += 1
         return await resolve(host, port, allow_private or looked_up == 1)
 
+    monkeypatch.setattr(page_visit, "resolve", rebinding)
     async with web({"/a": redirect("/b"), "/b": answer("secret")}) as site:
         with pytest.raises(ToolError, match="private address"):
-            await FetchTool(rebinding).run(
+            await FetchTool().run(
                 FetchArgs(f"http://localhost:{site.port}/a"), context(workspace, allow_private=False)
             )
         assert site.asked == ["/a"]
@@ -491,10 +499,13 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(
     assert (outcome.text, times) == ("first", 1)
 
 
-async def test_the_next_address_is_tried_where_one_does_not_answer(workspace: Path) -> None:
+async def test_the_next_address_is_tried_where_one_does_not_answer(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def two(host: str, port: int, allow_private: bool) -> list[str]:
         return ["127.0.0.99", "127.0.0.1"]
 
+    monkeypatch.setattr(page_visit, "resolve", two)
     async with web({"/": answer("second")}) as site:
-        outcome = await FetchTool(two).run(FetchArgs(f"http://two.example:{site.port}/"), context(workspace))
+        outcome = await FetchTool().run(FetchArgs(f"http://two.example:{site.port}/"), context(workspace))
     assert outcome.text == "second"

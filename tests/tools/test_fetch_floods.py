@@ -11,6 +11,7 @@ from crushpy.tools.base import CallContext, Outcome, Workspace
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.shell.jobs import Jobs
+from crushpy.tools.web import page_visit
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -20,8 +21,10 @@ ZIPPED = HEAD + b"content-encoding: gzip\r\n\r\n"
 async def fetched(workspace: Path, given: Answer, seconds: float = 30) -> Outcome:
     outputs = workspace.parent / "outputs"
     context = CallContext(Workspace(workspace, outputs, Jobs(), allow_private_hosts=True))
-    async with web({"/page": given}) as site:
-        return await FetchTool(max_seconds=seconds).run(FetchArgs(f"{site.url}/page"), context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_visit, "FETCH_TIMEOUT_S", seconds)
+        async with web({"/page": given}) as site:
+            return await FetchTool().run(FetchArgs(f"{site.url}/page"), context)
 
 
 class Turns:

@@ -5,7 +5,6 @@ import codecs
 import re
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -65,19 +64,18 @@ _HEADERS = {
     "accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.5",
     "accept-encoding": "gzip",
 }
-LookUp = Callable[[str, int, bool], Awaitable[list[str]]]
-"""Maps a host, a port and whether private addresses are allowed to the addresses that may be contacted."""
+FETCH_TIMEOUT_S = 30.0
 
 
-async def visit(url: str, context: CallContext, seconds: float, look_up: LookUp = resolve) -> Outcome:
-    """Fetches `url`. Raises `ToolError` if it may not be fetched, or not within `seconds`."""
-    client = Client(Timeouts(connect=10, response=seconds, idle=seconds))
+async def visit(url: str, context: CallContext) -> Outcome:
+    """Fetches `url`. Raises `ToolError` if it may not be fetched, or not in time."""
+    client = Client(Timeouts(connect=10, response=FETCH_TIMEOUT_S, idle=FETCH_TIMEOUT_S))
     try:
-        async with asyncio.timeout(seconds):
-            return await _follow_redirects(client, url, context, look_up)
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
+            return await _follow_redirects(client, url, context)
     except TimeoutError:
         raise ToolError(
-            f"{url} was not read within {seconds:g} s. Try again, or use curl with bash."
+            f"{url} was not read within {FETCH_TIMEOUT_S:g} s. Try again, or use curl with bash."
         ) from None
     except HttpError as error:
         raise ToolError(f"{url}: {error}") from None
@@ -97,11 +95,11 @@ def target_of(url: str) -> Target:
     return msgspec.structs.replace(target, host=target.host.rstrip("."))
 
 
-async def _follow_redirects(client: Client, url: str, context: CallContext, look_up: LookUp) -> Outcome:
+async def _follow_redirects(client: Client, url: str, context: CallContext) -> Outcome:
     for _ in range(MAX_REDIRECTS + 1):
         target = target_of(url)
         url = f"{target.scheme}://{target.authority}{target.path}"
-        addresses = await look_up(target.host, target.port, context.workspace.allow_private_hosts)
+        addresses = await resolve(target.host, target.port, context.workspace.allow_private_hosts)
         with await _request(client, url, addresses) as response:
             location = response.headers.get("location", "")
             if response.status not in _REDIRECT_STATUSES or not location:
