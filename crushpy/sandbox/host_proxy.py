@@ -211,9 +211,7 @@ _MAX_REFUSALS = 50
 class HostProxy:
     """One proxy for all commands that may reach the same hosts. Bound to one event loop."""
 
-    def __init__(
-        self, hosts: Sequence[str], *, allow_private: bool = False, timeout_s: float = CONNECT_TIMEOUT_S
-    ) -> None:
+    def __init__(self, hosts: Sequence[str], *, allow_private: bool = False) -> None:
         """`allow_private`: names may also resolve to addresses of this machine and network."""
         self.hosts = HostList(hosts)
         self.place = Path()
@@ -223,7 +221,6 @@ class HostProxy:
         self._missing_hosts: dict[str, None] = {}
         """The hosts among them that were not granted."""
         self._allow_private = allow_private
-        self._timeout_s = timeout_s
         self._server_task: asyncio.Task[asyncio.Server] | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -276,7 +273,7 @@ class HostProxy:
 
     async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             head = b" " * (MAX_HEAD_BYTES + 1)
@@ -301,7 +298,7 @@ class HostProxy:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await writer.drain()
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     first = await self._read_matching_hello(reader, wanted)
             except (NotTls, TimeoutError) as error:
                 why = "no data" if isinstance(error, TimeoutError) else str(error)
@@ -380,7 +377,7 @@ class HostProxy:
         reason = "it does not answer"
         for address in await self._addresses(wanted):
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     return await asyncio.open_connection(address, wanted.port, limit=CHUNK_BYTES)
             except TimeoutError:
                 continue
@@ -391,7 +388,7 @@ class HostProxy:
     async def _addresses(self, wanted: HostPort) -> list[str]:
         """The addresses of the host that may be reached: private ones only if allowed explicitly."""
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 found = await asyncio.get_running_loop().getaddrinfo(
                     wanted.host, wanted.port, type=socket.SOCK_STREAM
                 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crushpy.sandbox import host_proxy
 from crushpy.sandbox.host_proxy import (
     HostList,
     HostPort,
@@ -57,10 +58,8 @@ async def site(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Site]:
 
 
 @asynccontextmanager
-async def proxy(
-    place: Path, *hosts: str, timeout_s: float = 15, private: bool = False
-) -> AsyncGenerator[HostProxy]:
-    found = HostProxy(hosts, allow_private=private, timeout_s=timeout_s)
+async def proxy(place: Path, *hosts: str, private: bool = False) -> AsyncGenerator[HostProxy]:
+    found = HostProxy(hosts, allow_private=private)
     found.start(place / "proxy")
     try:
         yield found
@@ -155,8 +154,11 @@ async def test_tls_that_names_another_server_is_ended_before_a_byte_goes_out(
     ],
     ids=["ssh", "http", "empty-record", "other-handshake"],
 )
-async def test_proxy_ends_connections_without_tls(tmp_path: Path, words: bytes) -> None:
-    async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.5) as through:
+async def test_proxy_ends_connections_without_tls(
+    tmp_path: Path, words: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_proxy, "CONNECT_TIMEOUT_S", 0.5)
+    async with site() as found, proxy(tmp_path, "localhost") as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
         answered = await talk(tmp_path, connect, words)
         assert answered.startswith(b"HTTP/1.1 200 ") and answered.endswith(b"\x15\x03\x01\x00\x02\x02\x70")
@@ -164,8 +166,11 @@ async def test_proxy_ends_connections_without_tls(tmp_path: Path, words: bytes) 
 
 
 @pytest.mark.slow
-async def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
-    async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.5) as through:
+async def test_a_client_that_says_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_proxy, "CONNECT_TIMEOUT_S", 0.5)
+    async with site() as found, proxy(tmp_path, "localhost") as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
         assert (await talk(tmp_path, connect)).endswith(b"\x15\x03\x01\x00\x02\x02\x70")
         assert await talk(tmp_path, b"CONNECT loc") == b""
