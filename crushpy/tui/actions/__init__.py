@@ -1,6 +1,6 @@
 """The commands of `core/app_commands.py`: a method for each, named after its action."""
 
-from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import BY_ACTION
 from crushpy.tui.actions.command_group import CommandGroup
 from crushpy.tui.actions.context import ContextCommands
 from crushpy.tui.actions.overview import OverviewCommands
@@ -13,12 +13,6 @@ GROUPS = (
     *(RewindCommands, SessionCommands, SettingsCommands),
 )
 ACTIONS: dict[str, type[CommandGroup]] = {
-    "slash": ExtensionCommands,
-    **{
-        command.action: group
-        for command in APP_COMMANDS
-        for group in GROUPS
-        if hasattr(group, command.action)
-    },
+    name: group for group in GROUPS for name in vars(group) if name in BY_ACTION or name == "slash"
 }
 """The group of each command, by the `action` of the command table."""
