@@ -155,12 +155,10 @@ class PaletteScreen(DialogListScreen[AppCommand]):
     ) -> None:
         super().__init__()
         self._title_columns = max(len(command.title) for command in commands) + 2
-        place = {action: at for at, action in enumerate(recent)}
-        groups = [(name, action) for name, group in COMMAND_GROUPS.items() for action in group]
-        self._group_of = {command.action: name for name, command in groups}
-        used = sorted((row for row in commands if row.action in place), key=lambda row: place[row.action])[
-            :MAX_RECENT
-        ]
+        by_action = {command.action: command for command in commands}
+        used = [by_action[action] for action in recent if action in by_action][:MAX_RECENT]
+        groups = COMMAND_GROUPS.items()
+        self._group_of = {command.action: name for name, group in groups for command in group}
         self._group_of |= {command.action: "Last used" for command in used}
         self.all_rows = [
             *used,
