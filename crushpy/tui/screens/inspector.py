@@ -309,10 +309,7 @@ class InspectorScreen(OverlayScreen[None]):
             return spread(left, Content.styled(words, "$warning"), width)
         return spread(left, Content.styled("cached" if row.cached else "", "$success"), width)
 
-    def watch_largest_first(self) -> None:
-        self._show()
-
-    watch_by_kind = watch_largest_first
+    watch_largest_first = watch_by_kind = _show
 
     def watch_tools_apart(self) -> None:
         self.by_kind = False  # which has one row for all tools
