@@ -14,6 +14,7 @@ from crushpy.core.messages import Data, Todo, counted, short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.transcript.render.canvas import fit
 from crushpy.tui.widgets.context_strip import part_style
+from crushpy.tui.widgets.fitting import end_of
 from crushpy.tui.widgets.status_bar import Reading
 from crushpy.tui.widgets.todo_line import MARKS
 
@@ -75,9 +76,7 @@ def _part(title: str, command: str, found: Iterator[Content], width: int) -> Ite
 
 def _file_line(path: str, added: int, removed: int, width: int) -> Content:
     figures = f" +{added} −{removed}"
-    name = one_line(path)
-    room = width - len(figures)
-    name = name if len(name) <= room else f"…{name[1 - room :]}"
+    name = end_of(one_line(path), width - len(figures))
     return Content.assemble(name, (f" +{added}", "$text-success"), (f" −{removed}", "$text-error"))
 
 
