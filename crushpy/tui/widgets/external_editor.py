@@ -6,8 +6,6 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +46,11 @@ async def edit_outside(app: App[Any], text: str) -> str:
 
 async def _run(app: App[Any], words: list[str]) -> None:
     outcome: int | OSError = 0
+    # Ctrl+C in the editor also reaches us. An empty handler, unlike SIG_IGN, is not inherited.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         # Batched, so that nothing is drawn over the editor meanwhile.
-        with _ignored_interrupts(), app.batch_update(), app.suspend():
+        with app.batch_update(), app.suspend():
             # Nothing may be raised here: Textual takes the terminal back only at the end of the block.
             try:
                 outcome = await (await asyncio.create_subprocess_exec(*words)).wait()
@@ -58,19 +58,11 @@ async def _run(app: App[Any], words: list[str]) -> None:
                 outcome = error
     except SuspendNotSupported:
         raise CrushpyError("An editor cannot be opened in this kind of terminal.") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
     if isinstance(outcome, OSError):
         reason = outcome.strerror or str(outcome)
         raise CrushpyError(f"The editor {words[0]!r} cannot be started: {reason}.", HINT)
     if outcome != 0:
         how = f"exit code {outcome}" if outcome > 0 else f"ended by signal {-outcome}"
         raise CrushpyError(f"The editor {words[0]!r} failed ({how}). The text is unchanged.", HINT)
-
-
-@contextmanager
-def _ignored_interrupts() -> Generator[None]:
-    """Ctrl+C in the editor also reaches us. An empty handler, unlike SIG_IGN, is not inherited."""
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
