@@ -103,8 +103,6 @@ class EarlyTerminal:
 
     def open(self, folder: str = "", flags: Iterable[object] = ()) -> None:
         """Turns echo and line editing off, and shows the picture of the app in this folder."""
-        if self._modes is not None:
-            return
         try:
             descriptor = sys.stdin.fileno()
             self._modes = read_single_keys(descriptor)
