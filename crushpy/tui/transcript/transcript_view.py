@@ -50,9 +50,6 @@ class TranscriptView:
 
     # --- position ----------------------------------------------------------------------------------------
 
-    def reset(self) -> None:
-        self._anchor, self._anchor_height = (0, 0), 0
-
     def move_to(self, row: int) -> None:
         """Puts a row of the whole transcript at the top."""
         self._anchor, self._anchor_height = self._model.heights.find(max(0, row)), 0

@@ -121,7 +121,7 @@ class Transcript(FocusVisitor, ScrollView):
         """Shows these items instead of all others, from the end."""
         self.cache.reset(items)
         had_cursor, self.interaction.cursor = self.interaction.cursor is not None, None
-        self.view.reset()
+        self.view.move_to(0)
         self.following = True
         self.show_changes()
         if self.has_focus and had_cursor:  # the keys of an item that is gone are no longer offered
@@ -346,16 +346,14 @@ class Transcript(FocusVisitor, ScrollView):
             if not size or not self.is_attached:
                 return []
             palette = self.current_palette()
-            self.cache.focus(self.interaction.cursor if self.has_focus else None)
+            cursor = self.interaction.cursor if self.has_focus else None
+            self.cache.focus(cursor)
             top, following = view.lay_out(
                 size, palette, following=self.following, leaping=self._frame_wait > LEAP_S
             )
             self.set_following(following)
             self._set_position(top)
-            cursor = self.interaction.cursor if self.has_focus else None
-            sought = self.interaction.sought
-            selection = self.text_selection
-            overlay = Overlay(selection, self._selection_style, sought, cursor)
+            overlay = Overlay(self.text_selection, self._selection_style, self.interaction.sought, cursor)
             view.compose_lines(top, palette, overlay)
             self._lines_changed()
         return view.strips
