@@ -128,7 +128,7 @@ class ChatScreen(ChatHost):
 
     def on_mount(self) -> None:
         self.prompt.focus()
-        self.prompt.rank_commands(self.recent_actions)
+        self.prompt.completer.recent = self.recent_actions
         self.attaching.given(self._images)
         self.status.set(**self.first_frame.status)
         if self.options.prompt.startswith("/"):  # a command, or a path: sent once all commands are known
@@ -183,7 +183,7 @@ class ChatScreen(ChatHost):
         self.conversation, self.library = conversation, conversation.sessions
         self.prompt.edit_like(conversation.settings.editing)
         attach = conversation.settings.attach
-        self.prompt.attach_up_to(attach.max_lines, attach.max_tokens)
+        self.prompt.completer.attach = attach.max_lines, attach.max_tokens
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
         conversation.mcp.answer_with(self._answer_server)
@@ -455,7 +455,7 @@ class ChatScreen(ChatHost):
                 await asyncio.to_thread(update_stored, Paths().recent_commands, list[str], rank)
 
         self.recent_actions = rank(self.recent_actions)
-        self.prompt.rank_commands(self.recent_actions)
+        self.prompt.completer.recent = self.recent_actions
         self.run_worker(store())
 
     async def perform(self, action: str, argument: str = "") -> bool:

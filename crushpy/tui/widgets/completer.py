@@ -222,12 +222,12 @@ class Completer:
     def __init__(self, prompt: TextArea, commands: Sequence[AppCommand], files: FileFinder) -> None:
         self.commands = commands
         self.recent: Sequence[str] = ()
-        """Commands by their actions, the one used last first."""
+        """Commands by their actions, the one used last first: they come first in the menu."""
         self.files = files
         self.resources: Sequence[tuple[str, str]] = ()
         """Of MCP servers: `server:uri`, and a name."""
         self.attach: tuple[int, int] = MAX_LINES, MAX_TOKENS
-        """Of a file that goes with the prompt."""
+        """Lines and tokens of a file that goes with the prompt; of a larger one only its path does."""
         self._prompt = prompt
         self._list = CompletionList()
         self._token: Token | None = None

@@ -150,10 +150,10 @@ class PromptInput(FoldingTextArea):
         self._noted = False
         """A note stands above the prompt."""
         self._vim: VimKeys | None = None
-        self._completer = Completer(self, commands, files or FileFinder(Path.cwd()))
+        self.completer = Completer(self, commands, files or FileFinder(Path.cwd()))
 
     def on_unmount(self) -> None:
-        self._completer.files.close()
+        self.completer.files.close()
 
     # --- the draft ---------------------------------------------------------------------------------------
 
@@ -195,14 +195,6 @@ class PromptInput(FoldingTextArea):
         if left_behind:
             self.prompts.add(self.pastes.expand(left_behind))
         self.prompts.add(text)
-
-    def attach_up_to(self, max_lines: int, max_tokens: int) -> None:
-        """Larger files are listed as "path only"."""
-        self._completer.attach = max_lines, max_tokens
-
-    def rank_commands(self, recent: Sequence[str]) -> None:
-        """Those used last come first in the menu."""
-        self._completer.recent = recent
 
     @property
     def has_vim_keys(self) -> bool:
@@ -261,9 +253,9 @@ class PromptInput(FoldingTextArea):
 
     def add_commands(self, commands: Sequence[AppCommand], resources: Sequence[tuple[str, str]] = ()) -> None:
         """Offers the commands of a conversation beside those of the app, and resources of MCP servers."""
-        self._completer.resources = resources
-        own = [command for command in self._completer.commands if by_slash(command.slash)]
-        self._completer.commands = (*own, *commands)
+        self.completer.resources = resources
+        own = [command for command in self.completer.commands if by_slash(command.slash)]
+        self.completer.commands = (*own, *commands)
 
     def _message(self, text: str) -> Message | None:
         """The message to post for a text; None if it cannot be sent, which the user is told."""
@@ -273,12 +265,12 @@ class PromptInput(FoldingTextArea):
         name, args = self._command(text)
         if name is None:
             return self.Submitted(text, self.pastes.contained(self.text))
-        commands = self._completer.commands
+        commands = self.completer.commands
         if any(name in hint.slashes for hint in commands):
             return self.Command(name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
         hint = "To send it as a prompt, put a space before it."
-        self._completer.say(f"There is no command /{name}. {meant} {hint}")
+        self.completer.say(f"There is no command /{name}. {meant} {hint}")
         self._noted = True
         return None
 
@@ -288,7 +280,7 @@ class PromptInput(FoldingTextArea):
             return None, ""
         word, *rest = text.split(None, 1)
         name = word[1:]
-        if not any(name in hint.slashes for hint in self._completer.commands):
+        if not any(name in hint.slashes for hint in self.completer.commands):
             name = name.lower()
             if re.search(r"[^\w:-]", name):
                 return None, ""
@@ -339,7 +331,7 @@ class PromptInput(FoldingTextArea):
 
     def _complete(self) -> None:
         if self.has_focus:
-            self._completer.update()
+            self.completer.update()
 
     def ignore_for_now(self, key: str) -> None:
         """Ignores a key that was pressed again to answer a question that is not drawn yet."""
@@ -349,7 +341,7 @@ class PromptInput(FoldingTextArea):
         """Hides the note about a command; False if there is none."""
         noted, self._noted = self._noted, False
         if noted:
-            self._completer.say("")
+            self.completer.say("")
         return noted
 
     async def on_key(self, event: events.Key) -> None:
@@ -358,7 +350,7 @@ class PromptInput(FoldingTextArea):
 
     def _intercept(self, key: str) -> bool:
         """Handles a key that has a meaning of its own here; True if it did."""
-        completer = self._completer
+        completer = self.completer
         if self._dismiss_note() and key in ("escape", "tab"):
             return True
         if key == self._ignored[0] and not self.text and time.monotonic() < self._ignored[1]:
@@ -388,10 +380,10 @@ class PromptInput(FoldingTextArea):
         return True
 
     def on_focus(self) -> None:
-        self._completer.update()
+        self.completer.update()
 
     def on_blur(self, event: events.Blur) -> None:
-        self._completer.close()
+        self.completer.close()
 
     # --- history -----------------------------------------------------------------------------------------
 
@@ -414,7 +406,7 @@ class PromptInput(FoldingTextArea):
         text = self.prompts.step(by, self.text)
         if text is not None:
             self._show(self.pastes.admit(text), at_top=by > 0)
-            self._completer.close()
+            self.completer.close()
         return text is not None
 
     # --- the user's editor -------------------------------------------------------------------------------
