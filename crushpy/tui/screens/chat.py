@@ -30,7 +30,7 @@ from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.first_frame import FirstFrame
 from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
-from crushpy.tui.screens.chat_host import MIN_COLUMNS_FOR_SIDE, ChatHost
+from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.textual_adapter import BackgroundReported, app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -209,8 +209,7 @@ class ChatScreen(ChatHost):
 
     def on_resize(self) -> None:
         self.greeter.fit_card()
-        if app_of(self).size.width >= MIN_COLUMNS_FOR_SIDE or self.status.side is not None:
-            self.fit_side()
+        self.fit_side()
 
     async def _recall(self, conversation: "Conversation") -> None:
         self.prompt.prompts.load(await conversation.prompts.earlier())

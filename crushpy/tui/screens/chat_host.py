@@ -149,11 +149,11 @@ class ChatHost(TranscriptScreen):
 
     def fit_side(self) -> bool:
         """Shows or hides what is beside the transcript; whether it is shown."""
-        from crushpy.tui.widgets.side_panel import SidePanel
-
         columns = app_of(self).size.width
         shown = self.shows_side and columns >= MIN_COLUMNS_FOR_SIDE and self.conversation is not None
         if shown and self.status.side is None:
+            from crushpy.tui.widgets.side_panel import SidePanel
+
             self.status.side = SidePanel()
             self.mount(self.status.side)
             self.status.refresh()
