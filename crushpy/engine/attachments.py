@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.events import Event, Notice
+from crushpy.core.events import Emit, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import ATTACHED, Image, Message, Note, Text, ToolCall, counted
 from crushpy.engine.agents.scope import AgentScope
@@ -144,7 +144,7 @@ async def load_pictures(
     names: Sequence[str],
     cwd: Path,
     limits: Callable[[], ImageLimits],
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
     room: int = MAX_TOTAL_BYTES,
     problems: list[str] | None = None,
 ) -> tuple[Image, ...]:

@@ -68,7 +68,7 @@ class EventBus:
 class ProgressReporter:
     """A context manager around long work. Emits nothing if it is quick; always emits its end otherwise."""
 
-    def __init__(self, emit: Callable[[events.Event], None], what: str, total: int = 0) -> None:
+    def __init__(self, emit: events.Emit, what: str, total: int = 0) -> None:
         """`total` is 0 if it is unknown."""
         self._emit = emit
         self._what = what

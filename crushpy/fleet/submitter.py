@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import msgspec
 
 import crushpy
 from crushpy.core.errors import UsageError
-from crushpy.core.events import ApprovalNeeded, Event, Notice
+from crushpy.core.events import ApprovalNeeded, Emit, Notice
 from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.agents.task_reports import some_names
@@ -85,7 +85,7 @@ class Submitter:
         return msgspec.structs.replace(spec, tasks=tasks, fleet=terms), warnings
 
     async def follow(
-        self, store: Store, root_id: str, spec: TaskListSpec, emit: Callable[[Event], None]
+        self, store: Store, root_id: str, spec: TaskListSpec, emit: Emit
     ) -> AsyncIterator[tuple[ListedTask, str]]:
         self._emit, seen = emit, dict[int, tuple[ListedTask, str]]()
         try:

@@ -136,7 +136,7 @@ class Subagents:
     async def work(
         self,
         order: Delegation,
-        emit: Callable[[events.Event], None],
+        emit: events.Emit,
         *,
         title: str = "",
         limits: Limits | None = None,
@@ -192,7 +192,7 @@ class Subagents:
     async def _new_agent(
         self,
         order: Delegation,
-        emit: Callable[[events.Event], None],
+        emit: events.Emit,
         title: str,
         workspace: TaskWorkspace,
         loaded: sessions.LoadedSession | None = None,
@@ -322,9 +322,7 @@ async def take_over(store: Store, session_id: str, *, parked: bool) -> Continued
 class TaskOutputPrinter:
     """Shows what a sub-agent does in the live output of its `task` call, and emits its progress."""
 
-    def __init__(
-        self, call_id: str, show: Callable[[str], None], emit: Callable[[events.Event], None]
-    ) -> None:
+    def __init__(self, call_id: str, show: Callable[[str], None], emit: events.Emit) -> None:
         self._show = show
         self._emit = emit
         self._progress = events.TaskProgress(call_id, "", 0, "", 0)

@@ -5,7 +5,7 @@ Another process can continue a stored list.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ import msgspec
 
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, TurnEnded
+from crushpy.core.events import Emit, MessageCommitted, Notice, TaskEvent, TurnEnded
 from crushpy.core.messages import Note, Usage
 from crushpy.engine.agents import task_reports
 from crushpy.engine.agents.subagents import FinishedTask, FleetAttempt, Subagents, TaskWorkspace
@@ -52,7 +52,7 @@ class TaskFleet(Protocol):
         ...
 
     def follow(
-        self, store: Store, root_id: str, spec: TaskListSpec, emit: Callable[[Event], None]
+        self, store: Store, root_id: str, spec: TaskListSpec, emit: Emit
     ) -> AsyncIterator[tuple[ListedTask, str]]:
         """Starts the tasks that can start. Returns all tasks, then each change of one, with a line about it:
         until all have ended, or not at all if the user does not want to wait. An interrupt ends it early."""

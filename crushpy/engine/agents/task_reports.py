@@ -143,9 +143,7 @@ def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
 class TaskMonitor:
     """Forwards the events of one task of a list under its name, and emits its state."""
 
-    def __init__(
-        self, task: ListedTask, many: int, emit: Callable[[events.Event], None], *, worktree: bool = False
-    ) -> None:
+    def __init__(self, task: ListedTask, many: int, emit: events.Emit, *, worktree: bool = False) -> None:
         self._emit = emit
         self._many = many
         self._worktree = worktree

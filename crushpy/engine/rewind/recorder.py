@@ -3,11 +3,11 @@
 import logging
 import os
 from asyncio import Task, wait
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event, Notice
+from crushpy.core.events import Emit, Notice
 from crushpy.core.ids import new_id
 from crushpy.engine.hooks import ObservedCall
 from crushpy.engine.rewind.undo_files import UndoFiles
@@ -29,9 +29,7 @@ OF_JOBS = ("job_output", "job_kill")
 class ChangeRecorder:
     """Observes all calls of a conversation and its tasks."""
 
-    def __init__(
-        self, store: Store, files: UndoFiles, jobs: Jobs, session: LiveSession, emit: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, store: Store, files: UndoFiles, jobs: Jobs, session: LiveSession, emit: Emit) -> None:
         self._store = store
         self._files = files
         self._jobs = jobs

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event
+from crushpy.core.events import Emit
 from crushpy.core.messages import Message
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.llm.errors import ContextOverflow
@@ -76,4 +76,4 @@ class TurnParts(NamedTuple):
     calls: RunsCalls
     compaction: Compacts
     ending: EndsTurns
-    emit: Callable[[Event], None]
+    emit: Emit
