@@ -5,7 +5,7 @@ its parent, so that the provider's cache and signed thinking stay valid.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.draft import OnStored
 from crushpy.engine.compaction.pins_and_rules import stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
@@ -33,7 +34,6 @@ from crushpy.tools.truncate import truncate
 from crushpy.util.uncancellable import uncancellable
 
 MAX_DEPTH = 3
-OnStored = Callable[[ToolResult], None]
 _ENDINGS = {
     "interrupted": "The user interrupted the branch",
     "overflow": "The branch was ended because its context was full",

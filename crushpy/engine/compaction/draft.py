@@ -54,6 +54,10 @@ MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 """Of the evidence that hooks add."""
 
 
+OnStored = Callable[[ToolResult], None]
+"""Called with the result of a call that ends or opens a session, once it is stored with the boundary."""
+
+
 class BoundaryOptions(Data, frozen=True):
     """How one boundary was asked for."""
 
@@ -64,8 +68,7 @@ class BoundaryOptions(Data, frozen=True):
     """Written by the agent or the user: no summariser is asked, and no tail is carried."""
     pending_result: ToolResult | None = None
     """The result of the `new_session` call that asked for it, without text yet; stored with the boundary."""
-    on_stored: Callable[[ToolResult], None] = lambda _: None
-    """Called with that result once it is stored."""
+    on_stored: OnStored = lambda _: None
     evidence_only: bool = False
     minimal_tail: bool = False
     may_postpone: bool = True

@@ -4,7 +4,6 @@ How is in `boundary_builder.py`.
 """
 
 import logging
-from collections.abc import Callable
 
 from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES
 from crushpy.context.overrides import shorten_oldest
@@ -15,7 +14,7 @@ from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.branch_service import BranchService
-from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
+from crushpy.engine.compaction.draft import BoundaryOptions, Declined, OnStored, Rehearsal
 from crushpy.engine.compaction.preparation import ORDINARY, SUMMARY_TIME_FACTOR, Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
@@ -237,9 +236,7 @@ class CompactionPolicy:
 
     # --- on request -------------------------------------------------------------------------------------
 
-    async def new_session(
-        self, pending: ToolResult, summary: str, on_stored: Callable[[ToolResult], None]
-    ) -> str:
+    async def new_session(self, pending: ToolResult, summary: str, on_stored: OnStored) -> str:
         """The agent's `new_session`. `pending` is the result of its call. Returns why it was refused."""
         options = BoundaryOptions(
             "agent", summary=summary, pending_result=pending, on_stored=on_stored, review=self._asks_first

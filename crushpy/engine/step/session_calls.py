@@ -3,10 +3,9 @@
 They run once all other calls of their reply are done and stored; only the first of them counts.
 """
 
-from collections.abc import Callable
-
 from crushpy.core.messages import Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.draft import OnStored
 from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.step.toolset import LLM_TOOLS, NEW_SESSION
@@ -58,9 +57,7 @@ class SessionCalls:
         if call.name == NEW_SESSION and self._pins is not None:
             await self._pins.offer(call, tuple(call.args.get("pin") or ()))
 
-    async def carry_out(
-        self, message: Message, call: ToolCall, on_stored: Callable[[ToolResult], None]
-    ) -> str:
+    async def carry_out(self, message: Message, call: ToolCall, on_stored: OnStored) -> str:
         """Carries out a call without a problem; its result is stored with the boundary, then `on_stored` gets
         it. Returns why it was refused after all."""
         pending = ToolResult(call.id, call.name, "")
