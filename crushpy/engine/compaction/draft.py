@@ -171,11 +171,7 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
 
 
 class Declined(Exception):
-    """The user rejected the summary, or a hook the boundary. `words` are for the agent."""
-
-    def __init__(self, words: str = "") -> None:
-        super().__init__(words)
-        self.words = words
+    """The user rejected the summary, or a hook the boundary. Its text is for the agent."""
 
 
 def limits_of(

@@ -248,7 +248,7 @@ class CompactionPolicy:
         try:
             await self._builder.make_boundary(options, state)
         except Declined as declined:
-            return f"{declined.words} Carry on in this session."
+            return f"{declined} Carry on in this session."
         except Postponed as error:  # after a review that asked for another summary
             return f"The new session could not be opened: {error.message} Carry on in this session."
         return ""  # there is always something to leave behind: the call itself
