@@ -57,7 +57,7 @@ from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, Workspace
+from crushpy.tools.base import AnyTool
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
 
@@ -157,7 +157,7 @@ class _Opening(msgspec.Struct, frozen=True):
     additions: HostAdditions
 
     def build(self) -> Runtime:
-        hooks = self._read_hooks()
+        setup = self._read_hooks()
         environment, paths, info = self.environment, self.environment.paths, self.loaded.info
         options = self.options
         events = EventBus(opened=self.loaded.stored)
@@ -178,12 +178,21 @@ class _Opening(msgspec.Struct, frozen=True):
         undo_files = UndoFiles(paths.undo, workspace.cwd, environment.settings.undo)
         recorder = ChangeRecorder(self.store, undo_files, workspace.jobs, session, events)
         user_settings = UserSettings(environment.settings, paths, environment.cwd)
+
+        def make_hooks(approvals: Approvals) -> Hooks:
+            hooks = Hooks()
+            if setup is not None:
+                from crushpy.extensions.hooks.command_hooks import CommandHooks
+
+                hooks = CommandHooks(setup, session, approvals, workspace, events)
+            return self.additions.wrap_hooks(hooks)
+
         permissions = PermissionOptions(
             rules,
             options.interactive or self.additions.answers,
             options.yolo,
             environment.guard,
-            partial(self._hooks, hooks, session, workspace, events),
+            make_hooks,
         )
         approvals = Approvals(permissions, workspace, session, user_settings, events)
         for folder in approvals.folders:
@@ -283,20 +292,6 @@ class _Opening(msgspec.Struct, frozen=True):
         if setup.commands:
             setup.runner.supervisor(Privileges())
         return setup
-
-    def _hooks(
-        self,
-        setup: "HookSetup | None",
-        session: LiveSession,
-        workspace: Workspace,
-        events: EventBus,
-        approvals: Approvals,
-    ) -> Hooks:
-        if setup is None:
-            return self.additions.wrap_hooks(Hooks())
-        from crushpy.extensions.hooks.command_hooks import CommandHooks
-
-        return self.additions.wrap_hooks(CommandHooks(setup, session, approvals, workspace, events))
 
 
 def _tell_problem(events: EventBus, problem: TemplateProblem) -> None:
