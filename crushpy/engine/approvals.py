@@ -227,7 +227,7 @@ class Approvals:
 
         `workspace`: as for `judge`. `hooked`: what hooks want. `batch`: the calls of the same reply.
         """
-        batch = batch or CallBatch()
+        batch, workspace = batch or CallBatch(), workspace or self._workspace
         decision = self.judge(accesses, workspace)
         if (
             decision.verdict == "ask"
@@ -283,14 +283,13 @@ class Approvals:
         decision: Decision,
         preview: Display | None,
         task: str,
-        workspace: Path | None,
+        workspace: Path,
         batch: CallBatch,
     ) -> Ruling:
         from crushpy.permissions.choices import ALL, choices_for  # loads the parser of commands
         from crushpy.permissions.describe_call import question_title
 
-        where = workspace or self._workspace
-        choices = choices_for(decision, accesses, self._in_force(), where, self.guard)
+        choices = choices_for(decision, accesses, self._in_force(), workspace, self.guard)
         later = [(other, of) for other, of in batch.waiting() if self.judge(of, workspace).verdict == "ask"]
         plain = self._is_plain(accesses, workspace)
         same_tool = [(other, of) for other, of in later if plain and other.name == call.name]
@@ -311,7 +310,7 @@ class Approvals:
             task,
             choices,
             (batch.asked, batch.asked + len(later)),
-            question_title(call.name, accesses, where, missing_needs(decision)),
+            question_title(call.name, accesses, workspace, missing_needs(decision)),
             plain and batch.once == call.name,
         )
         batch.once = ""
@@ -325,7 +324,7 @@ class Approvals:
         if answer.command:
             batch.asked -= 1  # the changed call is asked about in its place
             return Ruling(decision, answer=answer, args={**call.args, "command": answer.command})
-        if (now := self.judge(accesses, where)).verdict == "deny":  # the mode changed meanwhile
+        if (now := self.judge(accesses, workspace)).verdict == "deny":  # the mode changed meanwhile
             return _denied(now)
         if chosen.kind == "once" and plain:
             batch.once = call.name
@@ -339,13 +338,12 @@ class Approvals:
             self._user_settings.allow_rules(chosen)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 
-    def _is_plain(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> bool:
+    def _is_plain(self, accesses: tuple[Access, ...], workspace: Path) -> bool:
         """Whether a call needs no network, and nothing outside the workspace."""
         from crushpy.permissions.describe_call import stays_inside
 
-        where = workspace or self._workspace
         missing = missing_needs(self.judge(accesses, workspace))
-        return missing == Privileges() and all(stays_inside(access, where) for access in accesses)
+        return missing == Privileges() and all(stays_inside(access, workspace) for access in accesses)
 
     def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
         """The ruling as it is stored with the result of the call."""
