@@ -120,6 +120,8 @@ class Approvals:
         self._user_settings = user_settings
         self._emit = emit
         self._pending = PendingAnswers[Answer]()
+        self.answer = self._pending.settle
+        """Answers a pending approval by the id of its call; False if there is none of that id."""
         self._questions = asyncio.Lock()
         self.interactive = options.interactive
         self.yolo = options.yolo
@@ -138,10 +140,6 @@ class Approvals:
         self.hooks = options.make_hooks(self)
         if ignored := self.ignored:
             emit(Notice(ignored, "warning"))
-
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Answers a pending approval; False if there is none of that id."""
-        return self._pending.settle(call_id, answer)
 
     @cached_property
     def guard(self) -> ExecutionContext:

@@ -23,6 +23,7 @@ class Choices:
         self._session, self._models, self._emit = scope.session, scope.models, scope.emit
         self._approvals, self._user_settings = services.approvals, services.user_settings
         self._policy, self._run_slot = agent.policy, run_slot
+        self.select_mode = services.approvals.select_mode
 
     @asynccontextmanager
     async def for_turn(self, mode: Mode | None, model: str) -> AsyncGenerator[None]:
@@ -43,10 +44,6 @@ class Choices:
             if mode is not None and self._approvals.mode_is_temporary:
                 self._approvals.mode, self._approvals.mode_is_temporary = usual_mode, False
                 self._emit(ModeChanged(usual_mode))
-
-    async def select_mode(self, mode: Mode) -> None:
-        """Switches the mode at once, also for the running turn, and stores it with the conversation."""
-        await self._approvals.select_mode(mode)
 
     async def select_model(self, model: str, *, for_all: bool = False) -> None:
         """Switches this conversation's model from the next request on; `for_all`: also that of new ones.

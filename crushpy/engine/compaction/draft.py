@@ -396,12 +396,10 @@ class SummaryReview:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._pending = PendingAnswers[Verdict]()
+        self.answer = self._pending.settle
+        """Answers a pending review; False if there is none of that id."""
         self.seconds = 0.0
         """Total time spent waiting for the user."""
-
-    def answer(self, review_id: str, verdict: Verdict) -> bool:
-        """Answers a pending review; False if there is none of that id."""
-        return self._pending.settle(review_id, verdict)
 
     async def ask(self, draft: BoundaryDraft) -> Verdict:
         review_id, seed = new_id(), draft.seed
