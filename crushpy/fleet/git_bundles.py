@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
 from crushpy.engine.agents import task_workspaces as worktrees
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
@@ -90,9 +91,7 @@ def _with_changes(top: Path, base: ListBase) -> ListBase:
 
 def _is_hidden(file: Path, hidden: Iterable[str]) -> bool:
     real = os.path.realpath(file)
-    return holds_variables(file.name) or any(
-        real == folder or real.startswith(f"{folder}/") for folder in hidden
-    )
+    return holds_variables(file.name) or any(is_in_folder(real, folder) for folder in hidden)
 
 
 def make_bundle(folder: Path, ref: str, known: Sequence[str] = (), most: int = MAX_BUNDLE_BYTES) -> bytes:
