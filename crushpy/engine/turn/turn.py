@@ -13,10 +13,6 @@ from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.util.uncancellable import uncancellable
 
 
-async def no_steering() -> None:
-    """No prompts are added between two steps."""
-
-
 class Turn:
     """One turn of one agent. `run` never raises, and the history is valid afterwards."""
 
@@ -24,7 +20,7 @@ class Turn:
         self._parts, self._emit, self._spent = parts, parts.emit, spent
         self.failure: CrushpyError | None = None
 
-    async def run(self, prompt: Message, steer: Steer = no_steering) -> TurnStatus:
+    async def run(self, prompt: Message, steer: Steer) -> TurnStatus:
         status: TurnStatus
         try:
             try:
