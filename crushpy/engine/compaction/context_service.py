@@ -20,6 +20,7 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, TodoList, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
+from crushpy.engine.compaction.draft import BoundaryOptions
 from crushpy.engine.compaction.preparation import ORDINARY
 from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
@@ -258,8 +259,8 @@ class ContextService:
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """Compacts now: with a focus for the summariser, or with the user's own summary (a hand-off)."""
-        work = self._agent.policy.compact(focus, summary, review=review, template=template)
-        made = await self._run_slot.run_exclusively(work)
+        options = BoundaryOptions("manual", focus=focus, summary=summary, review=review, template=template)
+        made = await self._run_slot.run_exclusively(self._agent.policy.compact(options))
         if made is False:
             self._run_slot.report("There is nothing to compact yet.")
         return bool(made)

@@ -253,12 +253,9 @@ class CompactionPolicy:
             return f"The new session could not be opened: {error.message} Carry on in this session."
         return ""  # there is always something to leave behind: the call itself
 
-    async def compact(
-        self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
-    ) -> bool:
-        """On the user's request, with a focus or the user's own summary. False if there is nothing to do."""
+    async def compact(self, options: BoundaryOptions) -> bool:
+        """On the user's request. False if there is nothing to do."""
         await self.breaker.rearm()
-        options = BoundaryOptions("manual", focus=focus, summary=summary, review=review, template=template)
         return await self._builder.make_boundary(options, await self._view.counted())
 
     async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
