@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -391,7 +392,7 @@ async def export_lineage(
     return ExportedText(await asyncio.to_thread(write) + "\n", sum(map(len, messages)))
 
 
-def rescued(session: LiveSession, error: DatabaseLost) -> DatabaseLost:
+def rescued(session: LiveSession, database: Path, error: DatabaseLost) -> DatabaseLost:
     """Appends the messages in memory to a file beside the database, each once. Returns the error to show."""
     messages = [
         message for message in (*session.history, *session.unstored) if message.id not in session.rescued
@@ -403,7 +404,6 @@ def rescued(session: LiveSession, error: DatabaseLost) -> DatabaseLost:
         {"type": "message", "session_id": session.info.id, **msgspec.to_builtins(message)}
         for message in messages
     ]
-    database = session.database
     file = database.with_name(f"{database.name}.rescued-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
     try:
         private_dir(file.parent)

@@ -6,7 +6,6 @@ A message enters the history when its record is committed.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -108,10 +107,6 @@ class LiveSession:
         self._before = loaded.before
         self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases, redact)
         self._announced = False
-
-    @property
-    def database(self) -> Path:
-        return self._store.location.file
 
     async def _commit(self, message: Message, write: Coroutine[Any, Any, None]) -> None:
         """Adds a message to the history once `write` has stored it."""

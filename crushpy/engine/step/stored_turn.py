@@ -139,7 +139,7 @@ class StoredEnding:
 
     def explain(self, error: Exception) -> CrushpyError:
         if isinstance(error, DatabaseLost):
-            return rescued(self._session, error)
+            return rescued(self._session, self._scope.services.store.location.file, error)
         if isinstance(error, CrushpyError):
             return error
         log.error("the turn failed", exc_info=error)
