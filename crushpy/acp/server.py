@@ -19,12 +19,8 @@ PAGE_SIZE = 100
 CLOSE_TIMEOUT_S = 4.0
 
 
-def run_server(pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
+async def serve(pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
     """Serves a client until it closes stdin; the arguments are what `shake_hands` returns."""
-    asyncio.run(_serve(pipes, first, capabilities))
-
-
-async def _serve(pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
     server = AcpServer(pipes, first, capabilities)
     await server.client.ended.wait()
     await server.close()

@@ -15,6 +15,8 @@ def acp_command() -> None:
     from crushpy.acp.handshake import shake_hands
 
     opened = shake_hands()  # before the server is imported
-    from crushpy.acp.server import run_server
+    import asyncio
 
-    run_server(*opened)
+    from crushpy.acp.server import serve
+
+    asyncio.run(serve(*opened))
