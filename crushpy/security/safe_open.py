@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 _TRAVERSE_FLAGS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
@@ -152,6 +153,15 @@ def open_folder(path: Path) -> Folder:
         return Folder(path, _descend(root, path.parts[1:]))
     finally:
         os.close(root)
+
+
+def list_names(folder: Path, most: int | None = None) -> list[str] | None:
+    """The names in the folder at a resolved path, at most so many; None if it cannot be listed."""
+    try:
+        with open_folder(folder) as opened, opened.entries() as entries:
+            return [entry.name for entry in islice(entries, most)]
+    except (OSError, ValueError):
+        return None
 
 
 def make_folders(path: Path) -> tuple[Folder, list[Path]]:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, open_folder, open_parent
+from crushpy.security.safe_open import Folder, list_names, open_parent
 from crushpy.undo.object_store import FileSnapshotter
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored
 
@@ -108,7 +108,7 @@ def _keep_full_folders(steps: dict[str, Step]) -> None:
     for step in _deepest_first(steps.values()):
         if step.reason or step.now.kind != "folder" or step.target.kind == "folder":
             continue
-        for name in _list_names(step.path):
+        for name in list_names(Path(step.path)) or ():
             inner = steps.get(f"{step.path}/{name}")
             if inner is None or inner.reason or inner.target.kind != "missing":
                 steps[step.path] = structs.replace(step, reason=f"contains {name}, which stays")
@@ -117,14 +117,6 @@ def _keep_full_folders(steps: dict[str, Step]) -> None:
 
 def _deepest_first(steps: Iterable[Step]) -> list[Step]:
     return sorted(steps, key=lambda step: step.path.count("/"), reverse=True)
-
-
-def _list_names(folder: str) -> list[str]:
-    try:
-        with open_folder(Path(folder)) as opened, opened.entries() as entries:
-            return [entry.name for entry in entries]
-    except OSError:
-        return []
 
 
 def blocked_by(path: str) -> str:

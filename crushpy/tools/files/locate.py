@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, open_folder
+from crushpy.security.safe_open import Folder, list_names, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.files.text_file import TextFile, normalize, split_lines
@@ -95,7 +95,7 @@ def missing(workspace: PathNames, place: NamedPath) -> ToolError:
         target = encodable(str(place.path.readlink()))
         return ToolError(f"{place.shown} is a link to {target}, which does not exist.")
     path, real, what = place.path, place.real, "file"
-    while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:
+    while (names_in_parent := list_names(real.parent, _MAX_COMPARED_NAMES)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
     similar = _similar_names(names_in_parent or [], real.name)
     shown = encodable(workspace.shown(path))
@@ -103,15 +103,6 @@ def missing(workspace: PathNames, place: NamedPath) -> ToolError:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
     names = ", ".join(encodable(workspace.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
-
-
-def _list_names(folder: Path) -> list[str] | None:
-    """The names in a folder; None if it is not a folder or cannot be listed."""
-    try:
-        with open_folder(folder) as opened, opened.entries() as entries:
-            return [entry.name for entry, _ in zip(entries, range(_MAX_COMPARED_NAMES), strict=False)]
-    except (OSError, ValueError):
-        return None
 
 
 def _similar_names(names: list[str], name: str) -> list[str]:
