@@ -269,11 +269,9 @@ class _Planner:
         return [message for message in sent if any(piece in said_in(message) for piece in pieces)]
 
     def _dropped_pieces(self) -> set[str]:
-        dropped = [message for message in self._history if self._drops(message.id)]
+        gone = {name for name, override in self._made.items() if override.kind in ("drop", "remove")}
+        dropped = (message for message in self._history if message.id in gone)
         return {piece for message in dropped for piece in telling_pieces(message)}
-
-    def _drops(self, message_id: str) -> bool:
-        return message_id in self._made and self._made[message_id].kind in ("drop", "remove")
 
     def _keeps_place(self, message: Message) -> bool:
         return message.role == "user" and message.id in self._kept_places
