@@ -28,6 +28,7 @@ from crushpy.engine.session.session import OpenBranch
 from crushpy.engine.session.tree import undoable_words
 from crushpy.llm.errors import Refused
 from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import NamedPath
 from crushpy.tools.files.text_file import TextFile, decode, normalize
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.util.spawn import spawn
@@ -53,59 +54,61 @@ class EditorFiles(WorkspaceFiles):
         self._loop = asyncio.get_running_loop()
         self._open: set[Future[Any]] = set()
 
-    def read(self, path: Path, real: Path, shown: str) -> bytes:
-        raw = super().read(path, real, shown)
-        file = self._editable(path, real, raw) if self._capabilities.read_text_file else None
+    def read(self, place: NamedPath) -> bytes:
+        raw = super().read(place)
+        file = self._editable(place, raw) if self._capabilities.read_text_file else None
         if file is None:
             return raw
-        said = self._ask("fs/read_text_file", shown, {"path": str(real)})
+        said = self._ask("fs/read_text_file", place)
         try:
             text = msgspec.convert(said, wire.FileText).content
         except msgspec.ValidationError as error:
-            raise ToolError(f"{shown} cannot be read: the editor's answer is invalid ({error}).") from None
+            problem = f"{place.shown} cannot be read: the editor's answer is invalid ({error})."
+            raise ToolError(problem) from None
         return raw if normalize(text) == normalize(file.text) else text.encode()
 
-    def write(self, path: Path, real: Path, shown: str, content: bytes, before: bytes | None) -> str:
-        file = self._editable(path, real, content) if self._capabilities.write_text_file else None
+    def write(self, place: NamedPath, content: bytes, before: bytes | None) -> str:
+        file = self._editable(place, content) if self._capabilities.write_text_file else None
         if file is None:
-            return super().write(path, real, shown, content, before)
-        if before is not None and self.read(path, real, shown) != before:
-            raise ToolError(f"{shown} was changed in the editor just now. View it again first.")
-        self._ask("fs/write_text_file", shown, {"path": str(real), "content": file.text})
+            return super().write(place, content, before)
+        if before is not None and self.read(place) != before:
+            raise ToolError(f"{place.shown} was changed in the editor just now. View it again first.")
+        self._ask("fs/write_text_file", place, content=file.text)
         try:
-            written = super().read(path, real, shown)
+            written = super().read(place)
         except OSError:
             written = None
         if written == content:
             return ""
         if written is None or written == before:
-            raise ToolError(f"{shown} was given to the editor, which has not saved it.")
+            raise ToolError(f"{place.shown} was given to the editor, which has not saved it.")
         return "the editor saved it with other content: view it again before you change it"
 
     def cancel(self) -> None:
         for answer in tuple(self._open):
             answer.cancel()
 
-    def _editable(self, path: Path, real: Path, content: bytes) -> TextFile | None:
+    def _editable(self, place: NamedPath, content: bytes) -> TextFile | None:
         """The text of a file that the editor can serve."""
-        file = decode(content) if path == real and real.is_relative_to(self._cwd) else None
+        has_no_link = place.path == place.real
+        file = decode(content) if has_no_link and place.real.is_relative_to(self._cwd) else None
         plain = file is not None and not file.bom and not file.bad_bytes and file.encoding == "utf-8"
         return file if plain else None
 
-    def _ask(self, method: str, shown: str, params: Json) -> Any:
+    def _ask(self, method: str, place: NamedPath, **params: str) -> Any:
         """The editor's answer. An error of its own is an error here: the disk may hold something else."""
-        request = self._client.request(method, {"sessionId": self.session, **params})
+        request = self._client.request(method, {"sessionId": self.session, "path": str(place.real), **params})
         answer = asyncio.run_coroutine_threadsafe(request, self._loop)
         self._open.add(answer)
         try:
             return answer.result(ANSWER_TIMEOUT_S)
         except rpc.RpcError as error:
-            raise ToolError(f"The editor refused {method} for {shown}: {error.message}") from None
+            raise ToolError(f"The editor refused {method} for {place.shown}: {error.message}") from None
         except CancelledError:
-            raise ToolError(f"{method} for {shown} was cancelled.") from None
+            raise ToolError(f"{method} for {place.shown} was cancelled.") from None
         except TimeoutError:
             answer.cancel()
-            raise ToolError(f"The editor has not answered {method} for {shown}.") from None
+            raise ToolError(f"The editor has not answered {method} for {place.shown}.") from None
         finally:
             self._open.discard(answer)
 

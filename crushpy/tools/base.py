@@ -279,7 +279,7 @@ class CallContext(msgspec.Struct, frozen=True):
         where = place.path, place.real, place.shown
         with explain_errors(self.workspace, place, "read"):
             try:
-                raw = self.workspace.files.read(*where)
+                raw = self.workspace.files.read(place)
             except (FileNotFoundError, NotADirectoryError):
                 if not may_be_new:
                     raise

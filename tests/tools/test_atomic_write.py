@@ -18,7 +18,8 @@ from crushpy.tools.base import CallContext
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_change import FileChange, make_change
-from crushpy.tools.files.workspace_files import write_file
+from crushpy.tools.files.locate import NamedPath
+from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.write import WriteTool
 
 _HELPERS = str(Path(__file__).parent)
@@ -121,11 +122,15 @@ async def test_a_read_only_file_is_not_replaced(context: CallContext) -> None:
     assert (file.read_text(), names(context.workspace.cwd)) == ("one\n", ["a"])
 
 
+def place_of(file: Path) -> NamedPath:
+    return NamedPath(file, file, file.name)
+
+
 def test_a_file_changed_at_the_last_moment_is_not_overwritten(workspace: Path) -> None:
     file = workspace / "a"
     file.write_bytes(b"someone else's")
     with pytest.raises(ToolError, match="changed by another program just now"):
-        write_file(file, "a", b"ours", b"what we read")
+        WorkspaceFiles().write(place_of(file), b"ours", b"what we read")
     assert (file.read_bytes(), names(workspace)) == (b"someone else's", ["a"])
 
 
@@ -133,13 +138,13 @@ def test_a_file_that_appears_at_the_last_moment_is_not_overwritten(workspace: Pa
     file = workspace / "a"
     file.write_bytes(b"someone else's")
     with pytest.raises(ToolError, match="was created meanwhile"):
-        write_file(file, "a", b"ours", None)
+        WorkspaceFiles().write(place_of(file), b"ours", None)
     assert (file.read_bytes(), names(workspace)) == (b"someone else's", ["a"])
 
 
 def test_a_file_that_disappears_at_the_last_moment_is_not_made_again(workspace: Path) -> None:
     with pytest.raises(ToolError, match="it no longer exists"):
-        write_file(workspace / "a", "a", b"ours", b"what we read")
+        WorkspaceFiles().write(place_of(workspace / "a"), b"ours", b"what we read")
     assert names(workspace) == []
 
 

@@ -8,6 +8,7 @@ from filetools import call, lend, refused
 
 from crushpy.core.access import ToolAccess
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool, Workspace
+from crushpy.tools.files.locate import NamedPath
 from crushpy.tools.files.text_file import MAX_FILE_BYTES
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.shell.jobs import Jobs
@@ -74,8 +75,8 @@ async def test_read_text_explains_a_failure_in_a_sentence(workspace: Path, kind:
 class Buffers(WorkspaceFiles):
     """An editor that has the file open, with changes that are not saved."""
 
-    def read(self, path: Path, real: Path, shown: str) -> bytes:
-        return super().read(path, real, shown) + b"draft\n"
+    def read(self, place: NamedPath) -> bytes:
+        return super().read(place) + b"draft\n"
 
 
 async def test_read_text_sees_what_an_editor_has_not_saved(workspace: Path) -> None:

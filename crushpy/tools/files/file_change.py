@@ -61,8 +61,7 @@ async def make_change(context: CallContext, plan: Callable[[], FileChange]) -> t
         content = original.file.encode(change.text)
         diff = change.diff()
         before = original.raw if original.exists else None
-        where = original.path, original.real, original.shown
-        note = context.workspace.files.write(*where, content, before)
+        note = context.workspace.files.write(original, content, before)
         context.agent.memory.remember(original.real, content)
         if note:
             change = FileChange(original, change.text, (*change.notes, note))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from crushpy.security.safe_open import Folder, make_folders, open_folder, remove_if_empty
 from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.locate import NamedPath
 from crushpy.tools.files.text_file import read_regular, read_regular_in
 
 State = Literal["unread", "unchanged", "changed"]
@@ -41,16 +42,33 @@ def _hash(content: bytes) -> str:
 
 
 class WorkspaceFiles:
-    """The files on disk. Methods are called in threads, with a path as named and as resolved."""
+    """The files on disk. Methods are called in threads."""
 
-    def read(self, path: Path, real: Path, shown: str) -> bytes:
+    def read(self, place: NamedPath) -> bytes:
         """The content of a regular file. Raises OSError or ToolError."""
-        return read_regular(real, shown)
+        return read_regular(place.real, place.shown)
 
-    def write(self, path: Path, real: Path, shown: str, content: bytes, before: bytes | None) -> str:
-        """Replaces `before`, which the file must still contain. Returns a note for the model, usually empty.
-        Raises ToolError; the old content is intact then."""
-        return write_file(real, shown, content, before)
+    def write(self, place: NamedPath, content: bytes, before: bytes | None) -> str:
+        """Replaces `before`, which the file must still contain, with `content`; None: there must be no file
+        yet.
+
+        Returns a note for the model, usually empty. Raises ToolError; the old content is intact then.
+        """
+        target, shown = place.real, place.shown
+        created: list[Path] = []
+        try:
+            if before is None:
+                folder, created = make_folders(target.parent)
+                with folder:
+                    _create(folder, target.name, shown, content)
+                return ""
+            with open_folder(target.parent) as folder:
+                return _replace(folder, target.name, shown, content, before)
+        except OSError as error:
+            raise _write_error(error, shown, target) from error
+        finally:
+            # Remove folders that were created for a file that could not be written.
+            remove_if_empty(created)
 
 
 # --- replacing a file atomically: the path is resolved, and no link on the way is followed; mode, owner and
@@ -59,27 +77,6 @@ class WorkspaceFiles:
 
 _DISK_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
-
-
-def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -> str:
-    """Replaces `before`, which `target` must still contain, with `content`; None: there must be no file yet.
-
-    Returns a note for the model, usually empty. Raises ToolError; the old content is intact then.
-    """
-    created: list[Path] = []
-    try:
-        if before is None:
-            folder, created = make_folders(target.parent)
-            with folder:
-                _create(folder, target.name, shown, content)
-            return ""
-        with open_folder(target.parent) as folder:
-            return _replace(folder, target.name, shown, content, before)
-    except OSError as error:
-        raise _write_error(error, shown, target) from error
-    finally:
-        # Remove folders that were created for a file that could not be written.
-        remove_if_empty(created)
 
 
 @contextmanager
