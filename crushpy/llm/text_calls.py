@@ -24,8 +24,9 @@ INDENTS = (2, 4, 0, -1)
 
 _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
-_OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?")
-_CLOSING = lazy_pattern(rf"(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
+_OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?(?:\{{(?=\{{))?")
+"""With one of the doubled braces that models copy from their templates: `{{"name": ..., "arguments": {}}}`."""
+_CLOSING = lazy_pattern(rf"(?:\s*\}})*(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
 _BEGINNINGS = (
     *(f'{{"{key}"' for key in ("name", *ARGUMENT_KEYS)),
     "```",

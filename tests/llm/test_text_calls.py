@@ -20,6 +20,8 @@ PLAIN = '{"name": "ls", "arguments": {"path": "src"}}'
 LINES = json.dumps({"name": "ls", "arguments": {"path": "src"}}, indent=2)
 FENCED = f"```json\n{LINES}\n```"
 TAGGED = f"<tool_call>\n{PLAIN}\n</tool_call>"
+DOUBLED = f"{{{PLAIN}}}}}"
+"""As the template of Qwen2.5-Coder shows it, with one brace too many at the end, as it does."""
 FORMS = {"fenced": FENCED, "tagged": TAGGED, "bare": PLAIN}
 EDIT = ToolSpec("edit", "Changes a file.", {"type": "object"})
 
@@ -48,6 +50,7 @@ async def test_call_in_text_is_read_in_each_form(llm, provider, kind, chunk):
         f"```json\n{PLAIN}\n{PLAIN.replace('src', 'lib')}\n```",
         f"{TAGGED}\n{TAGGED.replace('src', 'lib')}",
         f"{PLAIN}\n{PLAIN.replace('src', 'lib')}",
+        f"{DOUBLED}\n<tool_call>\n{DOUBLED.replace('src', 'lib')}\n</tool_call>",
         f"```xml\n{TAGGED}\n```\n{PLAIN.replace('src', 'lib').replace('arguments', 'parameters')}",
     ],
 )
@@ -242,6 +245,8 @@ def following(request: Request, heard, model: str = "openai/test") -> Request:
         LINES.replace("  ", "    "),
         '<tool_call>\n{"arguments": {"path": "src"}, "name": "ls"}\n</tool_call>',
         '{"parameters":{"path":"src"},"name":"ls"}',
+        DOUBLED,
+        f"```json\n{{{LINES}\n}}\n```",
     ],
 )
 async def test_history_repeats_calls_as_the_model_wrote_them(llm, provider, form):
