@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.http.client import Client
+from crushpy.http.client import Client, Exchange
 from crushpy.http.common import BadAddress, ConnectFailed, HttpError, HttpTimeout, Timeouts
 from crushpy.http.connection import Response
 from crushpy.llm.encoded_history import EncodedHistories
@@ -177,25 +178,19 @@ class HttpProvider(ABC, Generic[Quirks]):
     # --- the exchange
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
-        response: Response | None = None
+        opened: Exchange | Response | None = None
         reader, sent = self._reader(request), False
         try:
             while True:
                 # A long history is encoded in a thread, so that the app stays responsive.
                 slow = self._histories.is_slow_to_encode(request)
-                arguments = (request, reader.unfinished)
-                headers, data = (
-                    await asyncio.to_thread(self._encode, *arguments) if slow else self._encode(*arguments)
-                )
-                exchange = await self._client.send("POST", self._url(request), headers, data)
-                try:
-                    if not sent:
-                        sent = True
-                        yield Sent()
-                    response = await exchange.response()
-                except BaseException:
-                    exchange.close()
-                    raise
+                encode = partial(self._encode, request, reader.unfinished)
+                headers, data = await asyncio.to_thread(encode) if slow else encode()
+                opened = exchange = await self._client.send("POST", self._url(request), headers, data)
+                if not sent:
+                    sent = True
+                    yield Sent()
+                opened = response = await exchange.response()
                 if response.status != 200:
                     request = await self._adapt_or_raise(request, response)
                     continue
@@ -221,8 +216,8 @@ class HttpProvider(ABC, Generic[Quirks]):
 
             raise classify(None, read_body(error.body), self._source(request)) from None
         finally:
-            if response is not None:
-                response.close()
+            if opened is not None:
+                opened.close()
 
     def _encode(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
         body = self._body(request, unfinished)
@@ -232,8 +227,8 @@ class HttpProvider(ABC, Generic[Quirks]):
         await self._client.close()
 
     async def _adapt_or_raise(self, request: Request, answer: Response) -> Request:
-        """The request to send again after a refusal. Nothing is learnt from two of them, so there are few.
-        Raises the failure if there is none."""
+        """The request to send again after a refusal. Each one teaches something else, so there are few.
+        Raises the failure if nothing was learnt."""
         from crushpy.llm.error_reader import classify, read_body
 
         with answer:
