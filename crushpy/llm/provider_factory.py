@@ -58,7 +58,7 @@ def create_client(protocol: str, endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider, azure_base
 
     if endpoint.vendor == "azure":
-        version = endpoint.api_version if protocol == "chat" else ""
+        version = os.environ.get("AZURE_API_VERSION", "") if protocol == "chat" else ""
         base = azure_base(endpoint.api_base, endpoint.model.partition("/")[2], version)
         endpoint = msgspec.structs.replace(endpoint, api_base=base)
     return (ChatProvider if protocol == "chat" else ResponsesProvider)(endpoint)
@@ -147,11 +147,8 @@ def without_secrets(base: str) -> str:
 
 def find_endpoint(model: str, settings: Settings) -> Endpoint:
     """The endpoint of `model`. Raises AuthenticationFailed or BadRequest if it cannot be used."""
-    if model.startswith("demo/"):
-        if model != catalog.DEMO:
-            raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")
-        window = catalog.lookup(model, settings.models.get(model)).context_window
-        return Endpoint(model, "demo", window=window)
+    if model.startswith("demo/") and model != catalog.DEMO:
+        raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")
     endpoint = locate_endpoint(model, settings)
     if not endpoint.vendor:
         raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
@@ -161,14 +158,14 @@ def find_endpoint(model: str, settings: Settings) -> Endpoint:
 
 def locate_endpoint(model: str, settings: Settings, *, open_keyring: bool = True) -> Endpoint:
     """The endpoint of `model`, or of a provider (`name/`), which may lack a key, or a vendor if unknown."""
+    own = settings.models.get(model)
     if model == catalog.DEMO:
-        return Endpoint(model, "demo")
+        return Endpoint(model, "demo", window=catalog.lookup(model, own).context_window)
     vendor = catalog.provider_of(model)
     if not vendor and vendors.base_of("openai"):
         vendor = "openai"  # a bare name is passed to the user's own server
     found = find_key(vendor, settings, open_keyring=open_keyring)
     chosen = settings.providers.get(vendor) or ProviderSettings()
-    own = settings.models.get(model)
     return Endpoint(
         model,
         vendor,
@@ -177,7 +174,6 @@ def locate_endpoint(model: str, settings: Settings, *, open_keyring: bool = True
         found.variable,
         bool(chosen.api_key_env),
         chosen.protocol,
-        os.environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
         key_stored=found.stored,
         key_problem=found.problem,
         timeout_s=chosen.timeout_s,

@@ -118,8 +118,6 @@ class Endpoint(Data, frozen=True):
     """The settings name that variable."""
     protocol: str = "auto"
     """The protocol set in the settings."""
-    api_version: str = ""
-    """Part of Azure's older addresses."""
     window: int | None = None
     """For servers that let the client choose it, and for the built-in model."""
     key_stored: bool = False
