@@ -69,10 +69,8 @@ def _describe_text(args: ViewArgs, file: NamedText, max_chars: int) -> Outcome:
         rows.append(row)
     count = len(rows)
     last = offset + count - 1
-    notes = [file.file.form] if file.file.form else []
-    if last < total:
-        notes.append(f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}")
-    rows += [f"[{note}]" for note in notes]
+    more = f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}" if last < total else ""
+    rows += [f"[{note}]" for note in (file.file.form, more) if note]
     is_whole = offset == 1 and last == total
     excerpt = Excerpt(
         shown if is_whole else f"{shown}:{offset}-{last}",
