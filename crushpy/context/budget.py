@@ -249,10 +249,6 @@ def status_text(budget: Budget, moment: str = "", depth: int = 0, budget_left: s
     }
     if not budget.window_known:
         facts["window_known"] = False
-    if depth:
-        facts["branch_depth"] = depth
-    if budget_left:
-        facts["budget_left"] = budget_left
-    if moment:
-        facts["moment"] = moment
+    more = {"branch_depth": depth, "budget_left": budget_left, "moment": moment}
+    facts |= {name: value for name, value in more.items() if value}
     return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"
