@@ -1,7 +1,7 @@
 """The MCP servers of a conversation, before any of them is needed: their names, and the tools to offer."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.events import Notice
+from crushpy.core.events import Emit, Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Data, Json
 from crushpy.engine.runtime import AskUser
@@ -48,9 +48,7 @@ class _Form(Data, frozen=True):
 class McpServers:
     """Reads the configuration; the code that talks to servers is imported with the first call."""
 
-    def __init__(
-        self, environment: ProjectEnvironment, jobs: Jobs, emit: Callable[[Notice], None] = lambda _: None
-    ) -> None:
+    def __init__(self, environment: ProjectEnvironment, jobs: Jobs, emit: Emit = lambda _: None) -> None:
         """`jobs` runs the servers of projects in the sandbox."""
         self._environment, self._jobs, self._emit = environment, jobs, emit
         self._hub: McpHub | None = None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.access import Access
-from crushpy.core.events import Notice
+from crushpy.core.events import Emit, Notice
 from crushpy.core.messages import CallDecision, Data, Json, ToolCall
 from crushpy.tools.base import Outcome
 
@@ -94,9 +94,7 @@ def with_feedback(outcome: Outcome, reply: HookReply, changed: Json | None, cont
     return msgspec.structs.replace(outcome, text="\n".join((outcome.text, *told))) if told else outcome
 
 
-async def sent_back(
-    hooks: Hooks, task: str, last_words: str, times: int, emit: Callable[[Notice], None]
-) -> str:
+async def sent_back(hooks: Hooks, task: str, last_words: str, times: int, emit: Emit) -> str:
     """Why hooks want an agent to go on that is done; empty if it may stop. They did so `times` times."""
     fields = {"stop_hook_active": times > 0, "last_assistant_message": last_words}
     name, subject = ("SubagentStop", "task") if task else ("Stop", "")
