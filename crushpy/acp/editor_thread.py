@@ -31,7 +31,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath
 from crushpy.tools.files.text_file import TextFile, decode, normalize
 from crushpy.tools.files.workspace_files import WorkspaceFiles
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import spawn_among
 
 STOP_REASONS = {
     "done": "end_turn",
@@ -373,7 +373,7 @@ class EditorThread:
             case events.ModeChanged():
                 self._update({"sessionUpdate": "current_mode_update", "currentModeId": event.mode})
             case events.ApprovalNeeded():
-                self._ask(event)
+                spawn_among(self._questions, self._question(event))
             case events.Compacting() if self.shows_compaction:
                 self._compaction = new_id()
                 self._update(updates.compaction_update(self._compaction, "in_progress"))
@@ -410,11 +410,6 @@ class EditorThread:
         if event.total.cost:
             update["cost"] = {"amount": event.total.cost, "currency": "USD"}
         self._update(update)
-
-    def _ask(self, event: events.ApprovalNeeded) -> None:
-        task = spawn(self._question(event))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
 
     async def _question(self, event: events.ApprovalNeeded) -> None:
         answer = Answer("deny")

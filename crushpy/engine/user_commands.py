@@ -16,7 +16,7 @@ from crushpy.tools.shell.command_output import LiveOutput, Output
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process import Process, cannot_kill
 from crushpy.tools.truncate import HeadTail
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import spawn_among
 
 COMMAND_TIMEOUT_S = 600.0
 MAX_LINE_CHARS = 2_000
@@ -54,9 +54,7 @@ class OwnCommands:
             process = self._jobs.run(command, self._cwd, Output(None, LiveOutput(heard)))
         except ToolError as error:
             raise CrushpyError(str(error)) from error
-        task = spawn(_watch(process, command, ended))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        spawn_among(self._running, _watch(process, command, ended))
 
     async def first_line(self, command: str, cwd: Path, given: bytes, limit: float) -> tuple[str, str]:
         """The first line that a command prints which reads `given`, or why there is none. `limit`: in

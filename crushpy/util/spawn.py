@@ -16,6 +16,14 @@ def spawn(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.Task(work, loop=asyncio.get_running_loop())
 
 
+def spawn_among(tasks: set[asyncio.Task[T]], work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """The same; the task is one of `tasks` until it ends."""
+    task = spawn(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
 async def run_parallel(items: Sequence[T], run: Callable[[T], Awaitable[None]], limit: int) -> None:
     """Runs `run` for all items, at most `limit` at a time. If one raises, the others are cancelled."""
     waiting = iter(items)

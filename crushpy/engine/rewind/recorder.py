@@ -17,7 +17,7 @@ from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import ScanStopped, TooManyFiles
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import spawn_among
 from crushpy.util.uncancellable import in_thread
 
 log = logging.getLogger(__name__)
@@ -156,10 +156,7 @@ class ChangeRecorder:
     def _look_beside(
         self, author: ObservedCall | None, message_id: str = "", since: int | None = None
     ) -> Task[None]:
-        look = spawn(self._look(author, message_id, since))
-        self._looks.add(look)
-        look.add_done_callback(self._looks.discard)
-        return look
+        return spawn_among(self._looks, self._look(author, message_id, since))
 
     async def _look(self, author: ObservedCall | None, message_id: str, since: int | None = None) -> None:
         """Scans the workspace and records the changes as made by `author`."""
