@@ -25,7 +25,7 @@ from crushpy.permissions.trust import find_original, is_trusted
 from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
 from crushpy.settings.layers import Loaded, load
-from crushpy.settings.schema import LspSettings, Settings
+from crushpy.settings.schema import LspSettings
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -124,13 +124,10 @@ class ProjectEnvironment:
         """The project that the user's consents are about: the root, or what a copy was made from."""
         self.trusted = found is not None and is_trusted(self.paths, found)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
+        self.settings = self.loaded.settings
         self._writable_folders()  # raises if one is refused
         self.extensions = UserExtensions(self.paths, self.root if self.trusted else None, own=not copy)
         self.templates = self.find_templates()
-
-    @property
-    def settings(self) -> Settings:
-        return self.loaded.settings
 
     def find_templates(self, on_problem: Callable[[TemplateProblem], None] = lambda _: None) -> Templates:
         project = project_dir(self.cwd) / "templates" if self.trusted else None

@@ -336,8 +336,8 @@ class TaskListService:
     """The task list of a conversation, for its front ends."""
 
     def __init__(self, runtime: Runtime, run_slot: RunSlot) -> None:
-        self._runtime, self._scope = runtime, runtime.scope
-        self._run_slot = run_slot
+        self._runtime, self._run_slot = runtime, run_slot
+        self.store = runtime.scope.services.store
 
     async def work_through(
         self, spec: TaskListSpec, parallel: int = 1, fleet: TaskFleet | None = None
@@ -367,13 +367,9 @@ class TaskListService:
         spec, workspace = whole.tasks[monitor.task.number - 1], runtime.open_workspace(cwd)
         return await work_on_task(runtime.subagents, reports, spec, monitor, workspace, attempt)
 
-    @property
-    def store(self) -> Store:
-        return self._scope.services.store
-
     async def unfinished(self) -> tuple[ListedTask, ...]:
         """All tasks of this conversation's list if some are not done; else none."""
-        listed = await self._scope.services.store.tasks.load_list(self._scope.session.info.root_id)
+        listed = await self.store.tasks.load_list(self._runtime.scope.session.info.root_id)
         tasks = listed.tasks if listed else ()
         if all(task.state == "done" for task in tasks):
             return ()

@@ -34,6 +34,7 @@ class UndoFiles:
         self.settings = settings
         self.lock_file = folder / "restoring.lock"
         """Locked while files are restored: one process at a time."""
+        self.journal = Journal(folder / JOURNAL)
         self._looking = threading.Lock()
         self._index: WorkspaceIndex | None = None
         self._added: list[UndoFiles] = []
@@ -48,10 +49,6 @@ class UndoFiles:
     def snapshotter(self) -> FileSnapshotter:
         store = ObjectStore(self.folder, self.settings.max_mb * MEGABYTE)
         return FileSnapshotter(store, self.workspace, self.settings.max_file_mb * MEGABYTE)
-
-    @property
-    def journal(self) -> Journal:
-        return Journal(self.folder / JOURNAL)
 
     @cached_property
     def machine(self) -> str:
