@@ -98,9 +98,7 @@ class PinService:
         self._require_stored()
         here = self._session.info.id
         place = await self._store.messages.find(message_id, within=here)
-        return await self._add_said(await self._store.messages.get(place.message_id, within=here))
-
-    async def _add_said(self, message: Message) -> PinView:
+        message = await self._store.messages.get(place.message_id, within=here)
         text = encodable((message.result.text if message.result else message.text).strip())
         if not text:
             raise UsageError(f"message {message.id} has no text that could be pinned")

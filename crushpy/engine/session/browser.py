@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from crushpy.context.inspect import RequestMade, requests_made
-from crushpy.context.overrides import SentState, sent_states
+from crushpy.context.overrides import SentState
 from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage
+from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage, load_sent_states
 from crushpy.engine.session.tree import TreeRow, arrange_tree, fork_session, undo_compaction
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
@@ -185,8 +185,7 @@ class SessionBrowser:
             hits = [*phrase, *(hit for hit in hits if hit.message_id not in exact)]
         for hit in hits:
             if hit.session_id not in states:
-                overrides = await self.store.boundaries.load_overrides(hit.session_id)
-                states[hit.session_id] = sent_states(overrides)
+                states[hit.session_id] = await load_sent_states(self.store, hit.session_id)
             state = states[hit.session_id].get(hit.message_id, "")
             found.setdefault(hit.root_id, []).append(msgspec.structs.replace(hit, state=state))
         return [
