@@ -277,7 +277,7 @@ class EditorThread:
                     done = await talk.context.compact(argument)
                     text = "" if done else "There is nothing to compact."
                 case "branch":
-                    return argument if await talk.context.open_branch(argument, begin=False) else ""
+                    return argument if await talk.context.open_branch(argument) else ""
                 case "return":
                     text = "Returned." if await talk.context.return_to_parent(argument) else ""
                 case "undo-compaction":

@@ -1,14 +1,13 @@
 """One live conversation: the API that every front end uses. Prompts go in, events come out."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import JobEnded
-from crushpy.core.messages import Message, MessageOverride, Usage, headline
+from crushpy.core.messages import Message, Usage, headline
 from crushpy.engine.approvals import BY_LEAVING
 from crushpy.engine.compaction.context_service import ContextService
 from crushpy.engine.compaction.pins_and_rules import RuleService
@@ -42,15 +41,15 @@ class Conversation:
         self.spending = runtime.spending
         self.choices = Choices(runtime.agent, self._run_slot)
         self.rules = RuleService(scope, lambda: self.busy)
+        self.context = ContextService(runtime.agent, self._run_slot)
         self.prompts = Prompts(
             runtime,
             self._run_slot,
             self.choices,
             self._title,
             self.rules.end_withdrawn,
-            self._leave_out,
+            self.context.override,
         )
-        self.context = ContextService(runtime.agent, self._run_slot, self.prompts.submit)
         self.files = ConversationFiles(runtime, self._run_slot)
         self.submit, self.ask, self.answer = self.prompts.submit, self.prompts.ask, self.approvals.answer
         self.approvals.hooks.wake_with(self.prompts.wake)
@@ -61,9 +60,6 @@ class Conversation:
         self.closed = False
         self.run_summary = ""
         """What this run did and what is left, in a line; set when the conversation is closed."""
-
-    async def _leave_out(self, overrides: Sequence[MessageOverride]) -> None:
-        await self.context.override(overrides)
 
     @property
     def busy(self) -> bool:

@@ -36,6 +36,7 @@ async def work(home: Path, flags: dict[str, object], fatal: int) -> Conversation
 
     conversation.subscribe(hear)
     await conversation.context.open_branch("my own question")
+    conversation.submit("my own question")
     await asyncio.wait_for(ended.wait(), 60)
     while conversation.busy:
         await asyncio.sleep(0)

@@ -444,11 +444,11 @@ async def test_the_latest_branch_is_continued_although_the_clock_went_back_a_day
     talk = await talks()
     await talk.ask("the first request")
     parent, context = talk.conversation.info.id, talk.conversation.context
-    assert await context.open_branch("look aside", begin=False)
+    assert await context.open_branch("look aside")
     assert await context.return_to_parent("nothing")
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() - 86_400)
-    assert await context.open_branch("look again", begin=False)
+    assert await context.open_branch("look again")
     await talk.ask("inside")
     second = talk.conversation.info.id
     await talk.close()
@@ -488,6 +488,7 @@ async def test_the_user_branches_and_returns_in_both_methods(
     talk = await talks(flags=flags, yolo=True)
     await talk.ask("hi")
     await talk.conversation.context.open_branch("what is the answer?")
+    talk.conversation.submit("what is the answer?")
     await idle(talk)
     assert [open_branch.goal for open_branch in talk.conversation.session.branches] == ["what is the answer?"]
     assert await talk.ask("sure?") == "done"  # it stays open until the user returns
@@ -503,6 +504,7 @@ async def test_the_user_returns_with_a_text_of_their_own(talks: Talks, llm: Scri
     talk = await talks(yolo=True)
     await talk.ask("hi")
     await talk.conversation.context.open_branch("tell me")
+    talk.conversation.submit("tell me")
     await idle(talk)
     assert await talk.conversation.context.return_to_parent("it is settled")
     await talk.ask("go on")
@@ -534,6 +536,7 @@ async def test_the_agent_may_return_from_the_users_branch(talks: Talks, llm: Scr
     talk = await talks(flags=LLM, yolo=True)
     await talk.ask("hi")
     await talk.conversation.context.open_branch("look")
+    talk.conversation.submit("look")
     await idle(talk)
     assert not talk.conversation.session.branches and len(llm.requests) == 2
 

@@ -403,7 +403,7 @@ async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_cu
 
 async def test_what_is_dropped_in_a_branch_is_not_returned_with_it(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
-    assert await talk.conversation.context.open_branch("look aside", begin=False)
+    assert await talk.conversation.context.open_branch("look aside")
     llm.script("The answer inside.", "The answer with hush.")
     await talk.ask("look")
     await talk.ask("and again")

@@ -325,7 +325,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def open_branch(self) -> None:
         with suppress(UsageError):
-            if self._run(self._talk.conversation.context.open_branch("look aside", begin=False)):
+            if self._run(self._talk.conversation.context.open_branch("look aside")):
                 self._marks.append(Mark(self._line, self._marks, "branch"))
 
     @rule()

@@ -277,6 +277,7 @@ async def test_the_tools_of_llm_come_and_go_together_inside_a_branch(
         await talk.conversation.choices.select_compaction(method)
         if number == 1:
             await talk.conversation.context.open_branch(f"look {number}")
+            talk.conversation.submit(f"look {number}")
         else:
             await talk.ask("more")
         while talk.conversation.busy:

@@ -1,7 +1,7 @@
 """The context of a conversation, for its front ends: how full it is, what is in it, edits and compaction."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,8 @@ class MemoryFile(Data, frozen=True):
 class ContextService:
     """For the main agent. Whatever changes the context waits until nothing else is running."""
 
-    def __init__(self, agent: Agent, run_slot: RunSlot, submit: Callable[[str], None]) -> None:
-        self._agent, self._submit = agent, submit
+    def __init__(self, agent: Agent, run_slot: RunSlot) -> None:
+        self._agent = agent
         self._scope, self._session = agent.scope, agent.scope.session
         self._store = agent.scope.services.store
         self._run_slot = run_slot
@@ -286,12 +286,9 @@ class ContextService:
 
     # --- branches and side questions --------------------------------------------------------------------
 
-    async def open_branch(self, goal: str, *, begin: bool = True) -> bool:
-        """Opens a branch, until `return_to_parent`, and begins to work on `goal` there."""
-        opened = await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)) or False
-        if opened and begin:
-            self._submit(goal)
-        return opened
+    async def open_branch(self, goal: str) -> bool:
+        """Opens a branch, until `return_to_parent`. The next prompt belongs to it."""
+        return await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)) or False
 
     async def return_to_parent(self, text: str = "") -> bool:
         """Ends the innermost branch with `text`, or with what the agent said last."""

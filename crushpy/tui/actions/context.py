@@ -160,7 +160,10 @@ class ContextCommands(CommandGroup):
         return await self.conversation.context.compact(summary=argument.strip())
 
     async def branch(self, argument: str) -> bool:
-        return await self.conversation.context.open_branch(argument.strip())
+        opened = await self.conversation.context.open_branch(argument.strip())
+        if opened:
+            self.conversation.submit(argument.strip())
+        return opened
 
     async def return_to_parent(self, argument: str) -> bool:
         return await self.conversation.context.return_to_parent(argument)
