@@ -63,7 +63,8 @@ class PageReport:
         self.keep_secrets = keep_secrets
         self.redactions: list[Redaction] = []
         self._left_out: Counter[str] = Counter()
-        self._redactor = Redactor(Counter())
+        self._found: Counter[str] = Counter()
+        self._redactor = Redactor(self._found)
         self._shorten: Callable[[str], str] = clean
 
     def shorten_paths(self, folders: Iterable[str]) -> None:
@@ -104,11 +105,9 @@ class PageReport:
         if self.keep_secrets:
             return value
         value = self._redactor.data(value)
-        found = self._redactor.found
-        for kind, many in sorted(found.items()) if found else ():
+        for kind, many in sorted(self._found.items()):
             self.redactions.append(Redaction(kind, place, many, session, message))
-        if found:
-            found.clear()
+        self._found.clear()
         return value
 
 
