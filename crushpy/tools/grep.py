@@ -14,7 +14,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors
-from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern
+from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.search.ripgrep import SEARCH_TIMEOUT_S, LineSearch, ProgramEnd, require_ripgrep
 
 _MAX_MATCHES = 200
@@ -47,18 +47,11 @@ class GrepTool(ReadingTool[GrepArgs]):
                 ended = await _search_file(search, place, found)
                 return _format_result(args, found, ended, notes)
             with folder:
-                include = GlobPattern(args.include) if args.include else None
                 is_skipped = context.agent.find_skipped(self.name, place.path, place.real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
                 found = Matches(lambda path: context.workspace.shown(place.path / path), most)
                 ended = await search.in_folder(
-                    folder,
-                    args.include,
-                    lambda path: (
-                        (include is None or include.matches(path)) and not (is_skipped and is_skipped(path))
-                    ),
-                    found.add,
-                    lambda: found.total > found.kept,
+                    folder, args.include, is_skipped, found.add, lambda: found.total > found.kept
                 )
         return _format_result(args, found, ended, notes)
 

@@ -164,7 +164,7 @@ class LineSearch:
         self,
         folder: Folder,
         include: str,
-        is_wanted: Callable[[str], bool],
+        is_skipped: Callable[[str], bool] | None,
         take: OnLine,
         is_enough: Callable[[], bool],
     ) -> ProgramEnd:
@@ -172,12 +172,13 @@ class LineSearch:
 
         `is_enough`: asked between files; whether no more of them need to be read.
         """
+        wanted = GlobPattern(include or "**")
         words = list_matching_files(self._rg, self._pattern, include)
         batch, sizes = list[str](), list(_BATCH_SIZES)
         async with run_program(words, folder, b"\0", self._remaining_seconds) as (records, walked):
             async for record in records:
                 path = os.fsdecode(record).removeprefix("./")
-                if not is_wanted(path):
+                if not wanted.matches(path) or (is_skipped and is_skipped(path)):
                     continue
                 if len(batch) == sizes[0]:
                     ended = await self._in_batch(folder, batch, take)
