@@ -18,7 +18,6 @@ from crushpy.tools.files.locate import explain_errors, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
 from crushpy.tools.search.ripgrep import (
     SEARCH_TIMEOUT_S,
-    ProgramEnd,
     list_files,
     require_ripgrep,
     run_program,
@@ -58,10 +57,16 @@ class GlobTool(ReadingTool[GlobArgs]):
             raise ToolError(f"The files could not be listed: {ended.errors}")
         existing = await asyncio.to_thread(lambda: list(changed_times(opened, found)))
         newest = heapq.nsmallest(_MAX_FILES, existing, key=lambda file: (-file[1], file[0]))
-        shown = [context.workspace.shown(folder / path) for path, _ in newest]
-        return _format_result(
-            encodable(args.pattern), shown, len(existing), ended, (NOT_SEARCHED,) if is_skipped else ()
-        )
+        rows = tuple(encodable(context.workspace.shown(folder / path)) for path, _ in newest)
+        notes: list[str] = []
+        if not rows:
+            notes.append(f"No file matches {encodable(args.pattern)}. Ignored files are left out.")
+        if len(existing) > len(rows):
+            notes.append(f"[{len(existing) - len(rows):,} older files left out: narrow the pattern]")
+        if ended.timed_out:
+            notes.append("[stopped after too long: the list is not complete, name a smaller folder]")
+        notes += [NOT_SEARCHED] if is_skipped else []
+        return Outcome("\n".join((*rows, *notes)), display=FileList(rows, len(existing)))
 
 
 def _relative_pattern(pattern: str, folder: Path) -> str:
@@ -74,17 +79,3 @@ def _relative_pattern(pattern: str, folder: Path) -> str:
     if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
         raise ToolError(f"The pattern {pattern} leads out of {folder}: name the folder in path instead.")
     return pattern
-
-
-def _format_result(
-    pattern: str, paths: list[str], total: int, ended: ProgramEnd, skip_notes: tuple[str, ...]
-) -> Outcome:
-    rows = tuple(encodable(path) for path in paths)
-    notes: list[str] = []
-    if not rows:
-        notes.append(f"No file matches {pattern}. Ignored files are left out.")
-    if total > len(rows):
-        notes.append(f"[{total - len(rows):,} older files left out: narrow the pattern]")
-    if ended.timed_out:
-        notes.append("[stopped after too long: the list is not complete, name a smaller folder]")
-    return Outcome("\n".join((*rows, *notes, *skip_notes)), display=FileList(rows, total))
