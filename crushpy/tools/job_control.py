@@ -26,7 +26,8 @@ class JobOutputTool(Tool[JobOutputArgs]):
 
     async def run(self, args: JobOutputArgs, context: CallContext) -> Outcome:
         job = context.workspace.jobs.get(args.job_id)
-        output = await job.read(args.wait)
+        await job.process.wait(args.wait)
+        output = job.process.output.take()
         return Outcome(
             describe_output(output, job.process.output.where, job.status),
             is_error=job.failed,

@@ -16,7 +16,6 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE_S, Process, missing_folder
-from crushpy.tools.truncate import Truncated
 from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
@@ -62,12 +61,6 @@ class ShellJob:
         if process.running:
             return f"{self.id}: the shell ended {how}, what it started is still running"
         return f"{self.id} ended {how} after {process.seconds:.1f} s"
-
-    async def read(self, wait: float = 0) -> Truncated:
-        """Its output since the last call; waits up to `wait` seconds for its end."""
-        if wait > 0:
-            await self.process.wait(wait)
-        return self.process.output.take()
 
     async def kill(self) -> list[int]:
         """Ends it and everything it started, even if its shell ended long ago."""
