@@ -111,7 +111,7 @@ class MessageStore(Subject):
 
         def write() -> None:
             with self._db.transaction(durable=message.role == "user", session=session_id):
-                session_rows.append_message(self._db, session_id, message, facts)
+                session_rows.append_messages(self._db, session_id, message, facts={message.id: facts})
 
         await self._thread.run(write)
 
@@ -190,7 +190,7 @@ class CallStore(Subject):
             if start is not None:
                 append_audit(self._db, start.root_id, [start.decided])
                 session_rows.begin_call(self._db, session_id, start.message_id, start.call, start.at)
-            session_rows.append_message(self._db, session_id, message, facts)
+            session_rows.append_messages(self._db, session_id, message, facts={message.id: facts})
             if beside is not None:
                 beside()
 

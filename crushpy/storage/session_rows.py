@@ -218,27 +218,18 @@ def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:
     return db.execute(sql.FIND_LAST_NUMBER_BEFORE, session=parent.id, moment=moment).scalar() or 0
 
 
-def append_message(db: Database, session_id: str, message: Message, facts: Data | None) -> None:
-    """Appends a message, with its facts if they are known."""
-    append_messages(db, session_id, message, facts={message.id: facts} if facts is not None else {})
-
-
-NO_FACTS: Mapping[str, Data] = MappingProxyType({})
-_NO_USAGE = Usage()
-
-
 def append_messages(
     db: Database,
     session_id: str,
     *messages: Message,
-    facts: Mapping[str, Data] = NO_FACTS,
+    facts: Mapping[str, Data | None] = MappingProxyType({}),
     imported_at: float | None = None,
 ) -> None:
-    """`facts`: of those messages whose facts are known, by message id. Imported messages are not counted as
-    written now, and their model becomes the session's."""
+    """`facts`: of messages, by id; None or missing if not known. Imported messages are not counted as written
+    now, and their model becomes the session's."""
     now = time.time() if imported_at is None else imported_at
     models = [message.model for message in messages if message.model and imported_at is not None]
-    usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
+    usage = sum((message.usage for message in messages if message.usage), Usage())
     listed = {"session": session_id, "now": now, "many": len(messages)}
     model = models[-1] if models else None
     counted = db.execute(sql.COUNT_MESSAGES, new_model=model, **listed, **usage_values(usage))
@@ -248,7 +239,7 @@ def append_messages(
     places = {"session_id": session_id, "of_session": session_id}
     db.execute_many(sql.INSERT_MESSAGE, [to_row(message) | places for message in messages])
     db.execute_many(sql.QUEUE_MESSAGE, [{"message": message.id} for message in messages])
-    add_facts(db, {message.id: facts[message.id] for message in messages if message.id in facts})
+    add_facts(db, {message.id: facts.get(message.id) for message in messages})
     if any(message.role == "assistant" for message in messages):
         db.execute(sql.DELETE_DRAFT, session=session_id)
     ended = [
@@ -270,9 +261,10 @@ def begin_call(
     db.execute(sql.INSERT_TOOL_RUN, session_id=session_id, started_at=started, **what)
 
 
-def add_facts(db: Database, facts: Mapping[str, Data]) -> None:
-    """The facts of stored messages, by message id."""
-    rows = [{"message": message, "facts": json_text(found)} for message, found in facts.items()]
+def add_facts(db: Database, facts: Mapping[str, Data | None]) -> None:
+    """The facts of stored messages, by message id; None if they are not known."""
+    known = {message: found for message, found in facts.items() if found is not None}
+    rows = [{"message": message, "facts": json_text(found)} for message, found in known.items()]
     db.execute_many(sql.ADD_FACTS, rows)
 
 

@@ -61,7 +61,7 @@ class SessionStore(Subject):
             session_rows.insert_session(self._db, info)
             session_rows.refresh_conversation_of(self._db, info.id)
             if first is not None:
-                session_rows.append_message(self._db, info.id, first, facts)
+                session_rows.append_messages(self._db, info.id, first, facts={first.id: facts})
 
     def _find(self, id_or_prefix: str) -> records.SessionInfo:
         """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
