@@ -64,7 +64,7 @@ class StorageThread:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(listener, text)
 
-        self.location.listen(notify)
+        self.location.notify = notify
 
     async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
         """Runs a job on the thread; again after a lost connection, if `patient`."""
@@ -254,9 +254,8 @@ def _require_psycopg(place: str) -> None:
         ) from error
 
 
-def examine_server(url: str) -> list[Finding]:
+def examine_server(address: ServerAddress) -> list[Finding]:
     """Asks a server for its state; nothing is created there. `StorageError` if it cannot be asked."""
-    address = ServerAddress(url)
     _require_psycopg(address.shown)
     from crushpy.storage import postgres_database
 

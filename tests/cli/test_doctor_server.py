@@ -8,6 +8,7 @@ from support.command import Cli
 from support.postgres_server import Server
 from support.tcp_proxy import Proxy
 
+from crushpy.storage.location import ServerAddress
 from crushpy.storage.storage_thread import examine_server
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -66,7 +67,7 @@ def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres
 
 def test_a_server_that_is_too_old_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crushpy.storage.postgres_database.OLDEST_SERVER", 99)
-    found = examine_server(postgres.url("postgres"))
+    found = examine_server(ServerAddress(postgres.url("postgres")))
     (old,) = [finding for finding in found if "99 or newer is needed" in finding[1]]
     assert old[0] == "fail" and old[2] == "Update the server."
 

@@ -224,7 +224,7 @@ async def database(context: CheckContext) -> AsyncIterator[Finding]:
     if location.server:
         from crushpy.storage.storage_thread import examine_server
 
-        for found in await asyncio.to_thread(examine_server, context.settings.database_url):
+        for found in await asyncio.to_thread(examine_server, location.server):
             yield Finding(*found)
         return
     if not file.exists():
