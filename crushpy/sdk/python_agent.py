@@ -224,7 +224,7 @@ class Agent:
             if self._conversation is not None:
                 self._conversation.interrupt()
 
-        BACKGROUND.run(interrupt())
+        BACKGROUND.run(interrupt)
         with suppress(CrushpyError):
             started.result()
 
@@ -277,7 +277,7 @@ class Agent:
 
     def close(self) -> None:
         """Ends the conversation; it can be continued with `Agent(session=...)`."""
-        BACKGROUND.run(self._close())
+        BACKGROUND.run(self._close)
 
     def __enter__(self) -> Self:
         return self
@@ -380,14 +380,10 @@ class BackgroundLoop:
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `work`; the calling thread waits."""
-        try:
-            self.require_other_thread()
-        except UsageError:
-            work.close()
-            raise
-        return self.start(work).result()
+        self.require_other_thread()
+        return self.start(work()).result()
 
     def require_other_thread(self) -> None:
         """Raises UsageError if the caller runs in the loop itself, which cannot wait for its own work."""

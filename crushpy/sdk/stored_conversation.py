@@ -154,7 +154,7 @@ def _work(
         finally:
             await live.close()
 
-    return BACKGROUND.run(run())
+    return BACKGROUND.run(run)
 
 
 class Board:
@@ -225,4 +225,4 @@ def _browse(work: Callable[[SessionBrowser], Awaitable[T]]) -> T:
         finally:
             await store.close()
 
-    return BACKGROUND.run(run())
+    return BACKGROUND.run(run)
