@@ -33,15 +33,12 @@ async def edit_outside(app: App[Any], text: str) -> str:
         raise CrushpyError(
             f"No editor is set, and neither {' nor '.join(FALLBACK_EDITORS)} is installed.", HINT
         )
-    handle, name = tempfile.mkstemp(prefix="crushpy-", suffix=".md")  # only the user can read it
-    os.close(handle)
-    path = Path(name)
-    try:
+    # Only the user can read what is in it.
+    with tempfile.TemporaryDirectory(prefix="crushpy-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "crushpy.md")
         path.write_text(text, encoding="utf-8")
         await _run(app, [*words, str(path)])
         return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
-    finally:
-        path.unlink(missing_ok=True)
 
 
 async def _run(app: App[Any], words: list[str]) -> None:
