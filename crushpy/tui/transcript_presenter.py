@@ -171,8 +171,7 @@ class TranscriptPresenter:
             ]
         )
         if opening is not None and opening.boundary.reported_after is None:  # the first reply reports it
-            keys = self._view.keys()
-            self._card = next((key for key in keys if isinstance(self._view.item(key), BoundaryItem)), None)
+            self._card = self._card_of(opening.boundary.child_id)
         for start, end in pairwise([*starts, len(history)]):
             self._open_branch(first[history[start].id].goal)
             inside = history[start + 1 : end]
@@ -422,12 +421,12 @@ def _finished(item: ToolItem, result: ToolResult | events.ToolFinished) -> ToolI
 
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of an earlier boundary; it has few details if no record of it is stored."""
-    boundary = opening.boundary if opening else Boundary("", "", "", "")
-    card = BoundaryItem(boundary, seed.summary, seed.evidence, seed.pins, seed.rules)
+    texts = seed.summary, seed.evidence, seed.pins, seed.rules
     if opening is None:
-        return msgspec.structs.replace(card, offers=("edit_template", "tree"))
-    return msgspec.structs.replace(
-        card,
+        return BoundaryItem(Boundary("", "", "", ""), *texts, offers=("edit_template", "tree"))
+    return BoundaryItem(
+        opening.boundary,
+        *texts,
         undone=opening.boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,
