@@ -1,5 +1,6 @@
 """Actions on the items of a transcript, in the chat and in the session reader."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 class TranscriptScreen(AdaptedScreen[str | None]):
     """Base class of the screens that show a transcript: links, copying, finding, opening sessions."""
-
-    _find_entered = False
-    """Enter was pressed in the find line."""
 
     library: "SessionBrowser | None" = None
     """The stored sessions, once they are available."""
@@ -69,15 +67,12 @@ class TranscriptScreen(AdaptedScreen[str | None]):
     @on(Input.Submitted, "FindLine")
     def _find_words(self, event: Input.Changed | Input.Submitted) -> None:
         event.stop()
-        self._find_entered = isinstance(event, Input.Submitted)
-        self.query_one(Transcript).interaction.find(event.value, self._end_of_find)
+        then = partial(self._end_of_find, isinstance(event, Input.Submitted))
+        self.query_one(Transcript).interaction.find(event.value, then)
 
-    def _end_of_find(self, found: bool) -> None:
+    def _end_of_find(self, entered: bool, found: bool) -> None:
         """After Enter: focuses the match, or reports that there is none."""
-        if not self._find_entered:
-            return
-        self._find_entered = False
-        for line in self.query("FindLine").results(Input):
+        for line in self.query("FindLine").results(Input) if entered else ():
             if found:
                 self.query_one(Transcript).interaction.take_focus()
                 line.remove()
