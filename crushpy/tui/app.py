@@ -132,9 +132,6 @@ class CrushpyApp(AdaptedApp):
         if self.screen_stack:
             self.screen.refresh()
 
-    def on_chat_screen_ready(self) -> None:
-        self.early_terminal.wanted.set()
-
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
         self.run_worker(partial(self.chat.first_frame.save, self._chosen_theme))

@@ -80,9 +80,6 @@ class ChatScreen(ChatHost):
         Binding("ctrl+end", "to_end", "To the end", show=False),
     ]
 
-    class Ready(Message):
-        """The prompt has the keys typed before it was shown, and accepts keys."""
-
     @dataclass
     class Opened(Message):
         """A conversation is open, with these settings."""
@@ -137,7 +134,7 @@ class ChatScreen(ChatHost):
         if light is not None:
             app_of(self).post_message(BackgroundReported(light))
         self.prompt.feed_keys(typed)
-        self.post_message(self.Ready())  # arrives after the focus request
+        app_of(self).call_later(self._terminal.wanted.set)  # after the focus request
         self.call_after_refresh(self.first_frame.draw)
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
