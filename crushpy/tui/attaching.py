@@ -18,9 +18,8 @@ PASTED_NAME = "pasted.png"
 class Attaching:
     """Reads images in the background. A prompt that is sent meanwhile waits for them."""
 
-    def __init__(self, chat: "ChatHost", folder: str) -> None:
+    def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
-        self._folder = folder
         self._waiting: list[Callable[[], None]] = []
 
     def when_read(self, then: Callable[[], None]) -> None:
@@ -60,7 +59,7 @@ class Attaching:
                     then()
 
     async def _dropped(self, text: str) -> None:
-        paths = await asyncio.to_thread(existing_images, text, self._folder)
+        paths = await asyncio.to_thread(existing_images, text, self._chat.options.cwd)
         conversation = await self._chat.opened_conversation() if paths else None
         if conversation is None:
             self._chat.prompt.paste_text(text)

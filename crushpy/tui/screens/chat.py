@@ -95,7 +95,7 @@ class ChatScreen(ChatHost):
         self.first_frame = FirstFrame(self, terminal.frame)
         self._images = images
         self.events = ChatEvents(self)
-        self.attaching = Attaching(self, options.cwd)
+        self.attaching = Attaching(self)
         self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
         if options.prompt and not options.prompt.startswith("/"):
             self._early.append((options.prompt, images, ()))
