@@ -156,7 +156,6 @@ class CrushpyApp(AdaptedApp):
             if not all(map(is_key, key.split(","))):
                 self.chat.warn(f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g.")
         self.set_keymap(keys)
-        self.chat.chip.key = keys.get("switch_mode", self.chat.chip.key)
 
     def describe_crash(self, error: BaseException | None) -> str:
         from crushpy.bootstrap.project_environment import start_logging

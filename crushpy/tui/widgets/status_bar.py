@@ -191,11 +191,10 @@ class ModeChip(Widget):
 
     mode: reactive[Mode] = reactive("ask", layout=True)
     yolo: reactive[bool] = reactive(False, layout=True)
-    key: reactive[str] = reactive("shift+tab", layout=True)
 
     def render(self) -> Content:
         word = "yolo" if self.yolo and self.mode != "plan" else self.mode
         return Content.styled(f" {word} ", f"bold $background on {COLOURS[word]}")
 
-    def on_click(self) -> None:
-        app_of(self).simulate_key(self.key)
+    async def on_click(self) -> None:
+        await app_of(self).run_action("app.command('switch_mode')")
