@@ -39,11 +39,11 @@ class FollowedSessionScreen(SessionReaderScreen):
     async def fork_at(self, key: int) -> None:
         tell(self, "This session is read-only here.", "warning")
 
-    def read_session(self, library: SessionBrowser, session_id: str) -> None:
+    def action_open_session(self, session_id: str) -> None:
         async def find() -> tuple[str, str]:
             return session_id, f"Session {session_id}"
 
-        app_of(self).push_screen(FollowedSessionScreen(library, find))
+        app_of(self).push_screen(FollowedSessionScreen(self._library, find))
 
     def action_close(self) -> None:
         if len(app_of(self).screen_stack) > 1:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from crushpy.core.messages import Image
     from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
-    from crushpy.engine.session.browser import SessionBrowser
     from crushpy.settings.schema import Settings
 
 log = logging.getLogger(__name__)
@@ -325,14 +324,15 @@ class ChatScreen(ChatHost):
 
     # --- the transcript ----------------------------------------------------------------------------------
 
-    def read_session(self, library: "SessionBrowser", session_id: str) -> None:
+    def action_open_session(self, session_id: str) -> None:
         from crushpy.tui.actions.sessions import SessionCommands
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         def left(chosen: str | None) -> None:
             self.run_worker(self._attempt(SessionCommands(self).resume(chosen)))
 
-        app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
+        if self.library is not None:
+            app_of(self).push_screen(SessionReaderScreen(self.library, session_id), left)
 
     async def fork_at(self, key: int) -> None:
         from crushpy.tui.actions.sessions import SessionCommands
@@ -370,10 +370,6 @@ class ChatScreen(ChatHost):
             )
         else:
             await ContextCommands(self).undo_compaction_of(last.id)
-
-    def action_open_task(self, session_id: str) -> None:
-        if self.library is not None:
-            self.read_session(self.library, session_id)
 
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:

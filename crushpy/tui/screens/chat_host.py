@@ -36,6 +36,7 @@ from crushpy.tui.widgets.todo_line import TodoLine
 if TYPE_CHECKING:
     from crushpy.core.messages import Message
     from crushpy.engine.conversation import Conversation
+    from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.tui.transcript_presenter import FoundPlace
     from crushpy.tui.widgets.key_sheet import KeySheet
@@ -60,6 +61,8 @@ class ChatHost(TranscriptScreen):
         super().__init__()
         self.options = options
         self.conversation: Conversation | None = None
+        self.library: SessionBrowser | None = None
+        """The stored sessions, once they are available."""
         self.folded = True
         self.transcript = Transcript()
         self.transcript.can_pin = True

@@ -36,14 +36,14 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         super().__init__()
         self._place = place
         self._is_task = True
-        self.library = self._library = library
+        self._library = library
         self.session_id = session_id
         self._folded = True
         self.heading = f"Session {one_line(session_id)}"
         self._feed: TranscriptPresenter | None = None
 
-    def read_session(self, library: SessionBrowser, session_id: str) -> None:
-        app_of(self).push_screen(SessionReaderScreen(library, session_id), self._left)
+    def action_open_session(self, session_id: str) -> None:
+        app_of(self).push_screen(SessionReaderScreen(self._library, session_id), self._left)
 
     def _left(self, chosen: str | None) -> None:
         if chosen:  # the readers below it close as well

@@ -1,7 +1,6 @@
 """Actions on the items of a transcript, in the chat and in the session reader."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.widgets import Input
@@ -12,17 +11,12 @@ from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import AdaptedScreen, app_of
 from crushpy.tui.transcript.widget import Transcript
 
-if TYPE_CHECKING:
-    from crushpy.engine.session.browser import SessionBrowser
-
 
 class TranscriptScreen(AdaptedScreen[str | None]):
     """Base class of the screens that show a transcript: links, copying, finding, opening sessions."""
 
-    library: "SessionBrowser | None" = None
-    """The stored sessions, once they are available."""
-
-    def read_session(self, library: "SessionBrowser", session_id: str) -> None:
+    def action_open_session(self, session_id: str) -> None:
+        """Shows a stored session, to read."""
         raise NotImplementedError
 
     async def fork_at(self, key: int) -> None:
@@ -44,10 +38,10 @@ class TranscriptScreen(AdaptedScreen[str | None]):
                 await self.copy(text or source_text(item))
             case _ if action == "fork":
                 await self.fork_at(key)
-            case BoundaryItem() if action == "open_parent" and self.library is not None:
-                self.read_session(self.library, item.boundary.parent_id)
-            case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:
-                self.read_session(self.library, worker)
+            case BoundaryItem() if action == "open_parent":
+                self.action_open_session(item.boundary.parent_id)
+            case ToolItem(session_id=worker) if action == "open_task":
+                self.action_open_session(worker)
             case _:
                 await self.act(key, item, action)
 

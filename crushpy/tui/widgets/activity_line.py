@@ -135,7 +135,7 @@ class ActivityLine(Widget):
     async def on_click(self, event: events.Click) -> None:
         event.stop()
         if 0 <= event.y < len(self._rows) and self._rows[event.y].session_id:
-            await app_of(self).run_action(f"screen.open_task({self._rows[event.y].session_id!r})")
+            await app_of(self).run_action(f"screen.open_session({self._rows[event.y].session_id!r})")
 
 
 def _bar(row: ActivityRow, palette: Palette, frame: int) -> list[tuple[str, Style]]:
