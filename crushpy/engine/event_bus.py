@@ -9,7 +9,6 @@ from crushpy.core import events
 from crushpy.core.errors import CrushpyError
 from crushpy.core.timeline_notes import TimelineNote
 
-Listener = Callable[[events.Event], None]
 NoteListener = Callable[[TimelineNote], None]
 NoteMaker = Callable[[events.Event], TimelineNote | None]
 PROGRESS_DELAY_S = 0.5
@@ -23,7 +22,7 @@ class EventBus:
 
     def __init__(self, *, opened: bool) -> None:
         self._make_note: NoteMaker = lambda _: None
-        self._listeners: list[tuple[Listener, NoteListener]] = []
+        self._listeners: list[tuple[events.Emit, NoteListener]] = []
         self._opened = opened
         self._joined = False
         self._held_back: list[events.Notice] = []
@@ -32,7 +31,7 @@ class EventBus:
         """From now on `make_note` stores the note of an event, if it has one, before the listeners get it."""
         self._make_note = make_note
 
-    def subscribe(self, listener: Listener, on_note: NoteListener = lambda _: None) -> Callable[[], None]:
+    def subscribe(self, listener: events.Emit, on_note: NoteListener = lambda _: None) -> Callable[[], None]:
         """Calls `listener` with the notices held back so far and with every event from now on, and `on_note`
         with the note of an event after it. Returns a function that unsubscribes both."""
         both = listener, on_note

@@ -107,9 +107,7 @@ def _join(pieces: list[protocol.CallPiece], taken_ids: set[str]) -> ToolCall:
         args: Any = decode_json(source) if source.strip() else {}
     except ValueError:
         args = None
-    if too_deep(args):
-        args = None
-    if not isinstance(args, dict):
+    if too_deep(args) or not isinstance(args, dict):
         return ToolCall(call_id, name, {}, bad_json=source, opaque=opaque)
     return ToolCall(call_id, name, cast(Json, args), opaque=opaque)
 
