@@ -305,7 +305,7 @@ async def stored_figures(file: Path, agent: str, home: Path) -> tuple[tuple[int,
     results = [message.result for message in messages if message.result is not None]
     usages = [session.usage for session in sessions]
     settings = Settings()
-    models = Models(settings, lambda _: (), LearntModels(home / "learnt.json"))
+    models = Models(settings, LearntModels(home / "learnt.json"))
     [replayed] = await replay_session(store, made.tip, settings, models)
     await models.close()
     await store.close()

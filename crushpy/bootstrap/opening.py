@@ -45,7 +45,7 @@ from crushpy.engine.session.session import LiveSession, LoadedSession, load_sess
 from crushpy.engine.session.timeline import Timeline
 from crushpy.engine.session.tree import fork_session
 from crushpy.engine.spending import Spending
-from crushpy.engine.step.toolset import NO_TOOLS, Toolset
+from crushpy.engine.step.toolset import Toolset
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
@@ -244,7 +244,7 @@ class _Opening(msgspec.Struct, frozen=True):
         forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
         learnt = LearntModels(self.environment.paths.learnt_file)
         web_search = settings.web_search == "on" and not forbidden
-        return Models(settings, NO_TOOLS, learnt, self.additions.providers, web_search=web_search)
+        return Models(settings, learnt, self.additions.providers, web_search=web_search)
 
     def _tools(self, window: int | None, servers: McpServers, *, lsp: bool) -> tuple[AnyTool, ...]:
         """Those that the model gets; `window`: the model's."""
@@ -410,7 +410,7 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
 
 
 def _all_models(environment: ProjectEnvironment) -> Models:
-    return Models(environment.settings, NO_TOOLS, LearntModels(environment.paths.learnt_file))
+    return Models(environment.settings, LearntModels(environment.paths.learnt_file))
 
 
 def _new_session(environment: ProjectEnvironment, options: StartOptions, model: str) -> SessionInfo:

@@ -59,11 +59,10 @@ def load_models() -> "tuple[Settings, Models]":
     """The settings, and what is known about models."""
     from crushpy.core.paths import Paths
     from crushpy.engine.models import Models
-    from crushpy.engine.step.toolset import NO_TOOLS
     from crushpy.llm.learnt import LearntModels
 
     settings = load_here().settings
-    return settings, Models(settings, NO_TOOLS, LearntModels(Paths().learnt_file))
+    return settings, Models(settings, LearntModels(Paths().learnt_file))
 
 
 def print_warning(text: str) -> None:

@@ -11,6 +11,7 @@ from crushpy.context.budget import Calibration, plausible, threshold_of
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Json, Message, Usage
+from crushpy.core.templates import Templates
 from crushpy.engine.step.toolset import LLM_TOOLS, Toolset
 from crushpy.llm import catalog, vendors
 from crushpy.llm.catalog import cost, explain_unknown, lookup
@@ -44,13 +45,12 @@ SMALL_REPLY_SHARE = 4
 class Models:
     """Providers are created on first use and kept: a connection serves the whole conversation.
 
-    `toolset` has the tools and instructions that requests offer.
+    `for_tools` gives them the tools and instructions that requests offer.
     """
 
     def __init__(
         self,
         settings: Settings,
-        toolset: Toolset,
         learnt: LearntModels,
         providers: Mapping[str, Provider] | None = None,
         *,
@@ -58,7 +58,7 @@ class Models:
     ) -> None:
         """`providers`: those that are made already, by model. `web_search`: offer it."""
         self.settings = settings
-        self._toolset = toolset
+        self._toolset = Toolset((), Templates())
         self._learnt = learnt
         self._providers: dict[str, Provider] = dict(providers or {})
         self._servers: dict[str, str] = {}

@@ -288,7 +288,7 @@ async def test_a_session_folds_those_below_it(store: Store, family: Family, libr
 async def test_r_charts_a_replay_with_other_thresholds(
     family: Family, library: SessionBrowser, store: Store, home: Path
 ) -> None:
-    models = Models(Settings(), lambda _: (), LearntModels(home / "learnt.json"))
+    models = Models(Settings(), LearntModels(home / "learnt.json"))
 
     async def replay(session_id: str) -> list[Replay]:
         changes = (ReplayChanges(), ReplayChanges(threshold=0.5))

@@ -97,9 +97,6 @@ class Toolset:
         return "\n".join(line for line in lines[first:] if line.strip())
 
 
-NO_TOOLS = Toolset((), Templates())
-
-
 def _offers(profile: Profile, tool: AnyTool) -> bool:
     """Whether a model with this profile gets the tool. Functions of an SDK caller are always offered."""
     if profile != "full" and (tool.name in _OF_EXTENSIONS or tool.deferred_by):
