@@ -47,10 +47,10 @@ class ClaudeCode:
 def _session(file: Path) -> foreign.ForeignSession:
     found: dict[str, str] = {}
     created_at = 0.0
-    for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
+    for _, value in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
         for key in ("cwd", "sessionId"):
-            found[key] = found.get(key) or as_text(line.value.get(key))
-        created_at = created_at or seconds_of(line.value.get("timestamp"))
+            found[key] = found.get(key) or as_text(value.get(key))
+        created_at = created_at or seconds_of(value.get("timestamp"))
     own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId") or file.stem
     return foreign.ForeignSession(
         id=own,
@@ -67,29 +67,28 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     if title:
         yield foreign.Heading(title)
     boundary: Json | None = None
-    for line in json_lines(file, unmapped):
-        value = line.value
+    for number, value in json_lines(file, unmapped):
         kind = as_text(value.get("type"))
         if kind in _TITLES:
             continue
         if value.get("isSidechain") is True:
             unmapped["sub-agent message"] += 1
         elif kind == "system" and value.get("subtype") == "compact_boundary":
-            boundary = value if line.number in chosen else boundary
+            boundary = value if number in chosen else boundary
         elif kind not in ("user", "assistant"):
             unmapped[kind or "line without a type"] += 1
-        elif line.number not in chosen:
-            unmapped["message of another branch" if line.number in known else "repeated message"] += 1
+        elif number not in chosen:
+            unmapped["message of another branch" if number in known else "repeated message"] += 1
         elif value.get("isCompactSummary") is True:
             tokens = whole(as_object((boundary or {}).get("compactMetadata")).get("preTokens"))
             summary = foreign.texts_in(as_object(value.get("message")).get("content"))
             at = seconds_of(value.get("timestamp"))
-            yield foreign.ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
+            yield foreign.ForeignCompaction(_id(value, number), summary, at, tokens_before=tokens)
             boundary = None
         elif kind == "assistant":
-            yield from _reply(value, _id(value, line.number), unmapped)
+            yield from _reply(value, _id(value, number), unmapped)
         else:
-            yield from _prompt(value, _id(value, line.number), unmapped)
+            yield from _prompt(value, _id(value, number), unmapped)
     if boundary is not None:
         unmapped["compaction without a summary"] += 1
 

@@ -52,9 +52,9 @@ class Codex:
 
 def _session(file: Path) -> foreign.Found:
     meta: Json = {}
-    for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
-        if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
-            meta = as_object(line.value.get("payload")) or line.value
+    for number, value in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
+        if value.get("type") == "session_meta" or (number == 1 and "id" in value):
+            meta = as_object(value.get("payload")) or value
             break
     if "subagent" in as_object(meta.get("source")):
         return foreign.SkippedSession(file)

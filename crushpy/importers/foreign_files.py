@@ -23,14 +23,9 @@ _COPY = "copy.db"
 _COPY_ATTEMPTS = 5
 
 
-class Line(NamedTuple):
-    number: int
-    value: Json
-
-
-def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
-    """Every line that holds a JSON object, read one at a time: a file may be larger than memory. Other lines,
-    such as a truncated last one, are counted."""
+def json_lines(file: Path, unmapped: Unmapped) -> Iterator[tuple[int, Json]]:
+    """Every line that holds a JSON object, with its number, read one at a time: a file may be larger than
+    memory. Other lines, such as a truncated last one, are counted."""
     try:
         with file.open("rb") as stream:
             at = 0
@@ -45,7 +40,7 @@ def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
                     continue
                 value = decoded_object(data.removeprefix(b"\xef\xbb\xbf"), f"line {at}", unmapped)
                 if value is not None:
-                    yield Line(at, value)
+                    yield at, value
     except OSError as error:
         raise UnreadableSource(f"cannot read {file}: {error.strerror}", "Check its permissions.") from error
 

@@ -37,7 +37,7 @@ class Pi:
 
 def _session(file: Path) -> foreign.ForeignSession:
     lines = islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES)
-    head = next((line.value for line in lines if line.value.get("type") == "session"), Json())
+    head = next((value for _, value in lines if value.get("type") == "session"), Json())
     return foreign.ForeignSession(
         id=as_text(head.get("id")) or file.stem,
         file=file,
