@@ -178,7 +178,7 @@ def _shown(blocks: list[Json], unmapped: foreign.Unmapped) -> Iterator[Part]:
     for block in blocks:
         kind, source = as_text(block.get("type")), as_object(block.get("source"))
         if kind == "text":
-            yield from foreign.text_parts(as_text(block.get("text")).strip() and block.get("text"))
+            yield from foreign.parts_of(Text, as_text(block.get("text")).strip() and block.get("text"))
         elif kind not in ("image", "document"):
             unmapped[f"block {kind}".strip()] += 1
         elif source.get("type") == "url":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
+from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolResult
 from crushpy.importers import foreign
 from crushpy.importers.foreign import listing, seconds_of
 from crushpy.importers.foreign_files import Row, readable_sessions, reading
@@ -111,9 +111,9 @@ def _part(part: Json, unmapped: foreign.Unmapped) -> Part | None:
     data = _data(part)
     match part.get("type"):
         case "text":
-            return next(iter(foreign.text_parts(data.get("text"))), None)
+            return next(iter(foreign.parts_of(Text, data.get("text"))), None)
         case "reasoning":
-            return next(iter(foreign.thinking_parts(data.get("thinking"))), None)
+            return next(iter(foreign.parts_of(Thinking, data.get("thinking"))), None)
         case "tool_call":
             return foreign.tool_call(data.get("id"), data.get("name"), data.get("input"))
         case "tool_result":

@@ -140,13 +140,9 @@ def listing(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def text_parts(value: Any) -> list[Part]:
-    """One text, or none if it is empty."""
-    return [Text(text)] if (text := as_text(value)) else []
-
-
-def thinking_parts(value: Any) -> list[Part]:
-    return [Thinking(text)] if (text := as_text(value)) else []
+def parts_of(kind: type[Text | Thinking], value: Any) -> list[Part]:
+    """One part of this kind, or none if its text is empty."""
+    return [kind(text)] if (text := as_text(value)) else []
 
 
 def texts_in(content: Any) -> str:
@@ -163,9 +159,9 @@ def reply_parts(content: Any, unmapped: Unmapped, call: str, arguments: str) -> 
     for block in map(as_object, listing(content)):
         match block.get("type"):
             case "text":
-                parts += text_parts(block.get("text"))
+                parts += parts_of(Text, block.get("text"))
             case "thinking":
-                parts += thinking_parts(block.get("thinking"))
+                parts += parts_of(Thinking, block.get("thinking"))
             case "image":
                 parts.append(image(block.get("mimeType"), block.get("data")))
             case kind if kind == call:

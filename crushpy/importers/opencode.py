@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
+from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers import foreign, foreign_files
 from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
@@ -215,7 +215,7 @@ def _parts(part: Json, unmapped: foreign.Unmapped, *, is_reply: bool) -> list[Pa
         case "text":
             return [Note(text) if part.get("synthetic") is True else Text(text)]
         case "reasoning" if is_reply:
-            return foreign.thinking_parts(text)
+            return foreign.parts_of(Thinking, text)
         case "tool" if is_reply:
             return [foreign.tool_call(part.get("callID"), part.get("tool"), _state(part).get("input"))]
         case "file":
