@@ -6,6 +6,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +58,22 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
         )
         rows = list(database.rows("SELECT * FROM session ORDER BY time_created, id"))
     for row in rows:
-
-        def read(
-            unmapped: foreign.Unmapped, own: str = row["id"], title: str = row["title"]
-        ) -> Iterator[foreign.Item]:
-            with foreign_files.reading(file) as database:
-                yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
-
-        created = {"created": row["time_created"]}
-        info: Json = {"parentID": row["parent_id"], "directory": row["directory"], "time": created}
-        yield _session(str(row["id"]), file, info, read)
+        info: Json = {"parentID": row["parent_id"], "directory": row["directory"], "title": row["title"]}
+        info["time"] = {"created": row["time_created"]}
+        yield _session(str(row["id"]), file, info, partial(_stored_rows, file, row["id"]))
 
 
-def _stored_rows(
-    database: foreign_files.ForeignDatabase, own: str, unmapped: foreign.Unmapped
-) -> Iterator[StoredMessage]:
-    def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
-        for row in list(database.rows(statement, (key,), unmapped)):
-            value = foreign_files.decoded_object(row["data"], f"row {row['id']}", unmapped)
-            if value is not None:
-                yield str(row["id"]), value
+def _stored_rows(file: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
+    with foreign_files.reading(file) as database:
 
-    for message, data in decoded(_MESSAGES, own):
-        yield message, data, list(decoded(_PARTS, message))
+        def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
+            for row in list(database.rows(statement, (key,), unmapped)):
+                value = foreign_files.decoded_object(row["data"], f"row {row['id']}", unmapped)
+                if value is not None:
+                    yield str(row["id"]), value
+
+        for message, data in decoded(_MESSAGES, own):
+            yield message, data, list(decoded(_PARTS, message))
 
 
 def _json_sessions(file: Path) -> Iterator[foreign.Found]:
@@ -91,13 +85,8 @@ def _json_sessions(file: Path) -> Iterator[foreign.Found]:
 def _exported_sessions(file: Path) -> Iterator[foreign.Found]:
     value = next(foreign_files.json_files([file], foreign.Unmapped()), ("", Json()))[1]
     info, messages = as_object(value.get("info")), value.get("messages")
-    if not as_text(info.get("id")) or not isinstance(messages, list):
-        return
-
-    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
-        return _items(info.get("title"), _exported_rows(listing(messages)), unmapped)
-
-    yield _session(info["id"], file, info, read)
+    if as_text(info.get("id")) and isinstance(messages, list):
+        yield _session(info["id"], file, info, lambda _: _exported_rows(listing(messages)))
 
 
 def _exported_rows(messages: list[Any]) -> Iterator[StoredMessage]:
@@ -113,10 +102,14 @@ def _exported_rows(messages: list[Any]) -> Iterator[StoredMessage]:
 
 
 def _session(
-    own: str, file: Path, info: Json, read: Callable[[foreign.Unmapped], Iterator[foreign.Item]]
+    own: str, file: Path, info: Json, stored: Callable[[foreign.Unmapped], Iterator[StoredMessage]]
 ) -> foreign.Found:
     if info.get("parentID"):
         return foreign.SkippedSession(file)
+
+    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
+        return _items(info.get("title"), stored(unmapped), unmapped)
+
     return foreign.ForeignSession(own, file, as_text(info.get("directory")), read, _created(info))
 
 
@@ -125,12 +118,8 @@ def _file_sessions(head: Path) -> Iterator[foreign.Found]:
     info = next(foreign_files.json_files([head], foreign.Unmapped()), ("", Json()))[1]
     if not info or not _FILE_NAME.fullmatch(own):
         yield foreign.SkippedSession(head, "it cannot be read")
-        return
-
-    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
-        return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
-
-    yield _session(own, head, info, read)
+    else:
+        yield _session(own, head, info, partial(_stored_files, storage, own))
 
 
 def _stored_files(storage: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
