@@ -36,17 +36,16 @@ def normalised(items: Iterable[Piece | ForeignCompaction], unmapped: Unmapped) -
     yield from work.finish()
 
 
-class _Step:
+class _Step(msgspec.Struct):
     """A reply, the results of its calls, and the prompts that follow. The first step may lack a reply.
 
     A format may write the calls of one reply on several lines, with results or prompts between them."""
 
-    def __init__(self) -> None:
-        self.reply: list[Piece] = []
-        self.calls: dict[str, ToolCall] = {}
-        """By their foreign ids."""
-        self.results: dict[str, tuple[ToolResult, Piece]] = {}
-        self.prompts: list[list[Piece]] = []
+    reply: list[Piece] = []
+    calls: dict[str, ToolCall] = {}
+    """By their foreign ids."""
+    results: dict[str, tuple[ToolResult, Piece]] = {}
+    prompts: list[list[Piece]] = []
 
 
 class _Normaliser:
