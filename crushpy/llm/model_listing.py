@@ -104,14 +104,21 @@ def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
 
 
 async def list_local_models(settings: Settings, *, set_up: bool = True) -> list[ListedModel]:
-    """The models of the servers on this machine, by the names they have once they are set up.
+    """The models of the servers on this machine, by the names they have once they are set up: of those at the
+    default ports and of the user's own, asked concurrently.
 
     Without `set_up`: only those of servers that are not set up yet.
     """
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
     if base := factory.custom_base("openai", settings):
         bases["openai"] = base
-    found = await find_local_servers(bases, ask_bases=set_up)
+    defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports().items()}
+    given = {name: base.rstrip("/") for name, base in bases.items() if vendors.on_loopback(base)}
+    # By address, so that none is asked twice; the user's name for an address comes last and wins.
+    named = [*(defaults | given).items(), *given.items()]
+    names = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in named}
+    asked = [_ask_local(name, base) for base, name in names.items() if set_up or name not in given]
+    found = [server for server in await asyncio.gather(*asked) if server is not None]
     return [
         ListedModel(
             merge_model_info(name, model, settings),
@@ -245,24 +252,6 @@ def local_model_commands(local: ListedModel) -> tuple[str, str]:
     provider, _, model = name.partition("/")
     once = f"OPENAI_BASE_URL={base} crushpy -m openai/{model}"
     return once, f"crushpy config set providers.{provider}.api_base {base}, then crushpy -m {name}"
-
-
-async def find_local_servers(
-    bases: Mapping[str, str] | None = None, *, ask_bases: bool = True
-) -> list[ServerList]:
-    """The servers on loopback that answer like a model server, asked concurrently.
-
-    `bases` are additional addresses by name. Without `ask_bases` they are skipped, also at a default port.
-    """
-    defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports().items()}
-    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if vendors.on_loopback(base)}
-    # By address, so that none is asked twice; the user's name for an address comes last and wins.
-    named = [*(defaults | given).items(), *given.items()]
-    names = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in named}
-    if not ask_bases:
-        names = {base: name for base, name in names.items() if name not in given}
-    answers = await asyncio.gather(*(_ask_local(name, base) for base, name in names.items()))
-    return [server for server in answers if server is not None]
 
 
 def local_ports() -> dict[str, int]:

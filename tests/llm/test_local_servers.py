@@ -13,7 +13,7 @@ from support.list_server import ListServer
 
 from crushpy.core.errors import UsageError
 from crushpy.llm import model_listing
-from crushpy.llm.model_listing import choose_default, find_local_servers, local_ports, open_provider
+from crushpy.llm.model_listing import choose_default, list_local_models, local_ports, open_provider
 from crushpy.settings.schema import ProviderSettings, Settings
 
 
@@ -42,9 +42,8 @@ async def test_the_servers_that_answer_are_found_with_their_models(
     llm.models = ["qwen3:8b", "text-embedding-small"]
     async with program(b"") as silent:
         monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}, vllm={silent}")
-        (server,) = await find_local_servers()
-    assert (server.provider, [model.id for model in server.models]) == ("ollama", ["qwen3:8b"])
-    assert server.api_base == llm.api_base
+        (model,) = await list_local_models(Settings())
+    assert (model.info.name, model.api_base) == ("ollama/qwen3:8b", llm.api_base)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ async def test_local_server_search_ignores_other_programs(
     monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 0.3)
     async with program(answer) as port:
         monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"vllm={port}")
-        assert await find_local_servers() == []
+        assert await list_local_models(Settings()) == []
 
 
 async def test_a_closed_port_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,16 +70,17 @@ async def test_a_closed_port_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> N
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"vllm={port}")
-        assert await find_local_servers() == []
+        assert await list_local_models(Settings()) == []
 
 
 async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(
     llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}")
-    (server,) = await find_local_servers({"lab": f"http://localhost:{llm.port}/v1/"})
-    assert server.provider == "lab"
-    assert [model.id for model in server.models] == ["test-model"]
+    lab = ProviderSettings(api_base=f"http://localhost:{llm.port}/v1/")
+    (model,) = await list_local_models(Settings(providers={"lab": lab}))
+    assert model.info.name == "lab/test-model"
+    assert await list_local_models(Settings(providers={"lab": lab}), set_up=False) == []
 
 
 async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,11 @@ async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest
     monkeypatch.setattr(loop, "sock_connect", note)
     monkeypatch.setattr(loop, "getaddrinfo", note)
     bases = {"lab": "http://192.0.2.1/v1", "odd": "not a url", "mine": "https://models.example.org/v1"}
-    assert await find_local_servers(bases) == []
+    providers = {name: ProviderSettings(api_base=base) for name, base in bases.items()}
+    assert await list_local_models(Settings(providers=providers)) == []
     assert asked == []
-    await find_local_servers({"near": "http://127.0.0.1:9/v1"})
+    near = ProviderSettings(api_base="http://127.0.0.1:9/v1")
+    await list_local_models(Settings(providers={"near": near}))
     assert asked, "the guard above sees what is asked"
 
 
