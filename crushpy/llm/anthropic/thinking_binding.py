@@ -41,13 +41,12 @@ def binds_thinking(model: str) -> bool:
     return version >= _FIRST_BINDING.get(family, (0, 0))
 
 
-class _Chain:
+class _Chain(msgspec.Struct):
     """The messages as they are sent so far, and the digest of what they and the statuses say."""
 
-    def __init__(self) -> None:
-        self.digest = b""
-        self.sent: list[Message] = []
-        self.dropped = 0
+    digest: bytes = b""
+    sent: list[Message] = []
+    dropped: int = 0
 
 
 def _new_cache(model: str, first_message: str) -> PrefixCache[Message, _Chain]:
