@@ -96,9 +96,8 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
             changes = [message for message in sent if message.added or message.removed]
             betas += [CLEAR_AT] if request.status or len(changes) < len(sent) else []
             betas += [TOOL_CHANGES] if changes else []
-            betas += (
-                [INLINE_TOOLS] if any(len(tool) > 1 for change in changes for tool in change.added) else []
-            )
+            if any(len(tool) > 1 for change in changes for tool in change.added):
+                betas.append(INLINE_TOOLS)
         return {"anthropic-beta": ",".join(betas)} if betas else {}
 
     def _refusals(self, request: Request) -> Mapping[str, str]:
