@@ -17,6 +17,7 @@ from crushpy.llm.model_listing import (
     list_models,
     local_model_commands,
 )
+from crushpy.llm.protocol import ModelInfo
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
@@ -26,11 +27,11 @@ MAX_UNAVAILABLE_ROWS = 300
 """Models shown that cannot be used yet; a longer filter narrows them down."""
 MIN_COLUMNS_FOR_PRICES = 60
 
-ModelRow = ListedModel | str
-"""A model, or the name as typed if no model has it."""
+AS_TYPED = "as typed"
+"""Instead of how a model can be used: no known model has the name."""
 
 
-class ModelsScreen(ListScreen[ModelRow, str | None]):
+class ModelsScreen(ListScreen[ListedModel, str | None]):
     """Returns the name of a model, or None."""
 
     BINDINGS = [
@@ -79,15 +80,15 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         if not lists:
             tell(self, "There is no server to query: no key and no address is set (see /connect).")
 
-    def row_text(self, row: ModelRow) -> str:
-        return row if isinstance(row, str) else f"{row.info.name} {row.how}"
+    def row_text(self, row: ListedModel) -> str:
+        return f"{row.info.name} {row.how}"
 
-    def filter_rows(self) -> Sequence[ModelRow]:
+    def filter_rows(self) -> Sequence[ListedModel]:
         """Without a filter the available models, with one all that match it."""
         served = {offer.info.name for offer in self._local}
         everything = [*self._local, *(offer for offer in self._known if offer.info.name not in served)]
         self.all_rows = everything
-        matching = [row for row in super().filter_rows() if not isinstance(row, str)]
+        matching = super().filter_rows()
         available = [offer for offer in matching if offer.ready or offer.api_base]
         rest = [offer for offer in matching if not offer.ready and not offer.api_base]
         rest.sort(key=lambda offer: not offer.how.startswith("set "))  # only a variable is missing
@@ -96,24 +97,24 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         self._hidden = len(rest) - len(shown)
         self._show_heading()
         is_new = "/" in typed and " " not in typed and all(model.info.name != typed for model in everything)
-        return [*available, *shown, *([typed] if is_new else [])]
+        return [*available, *shown, *([ListedModel(ModelInfo(typed), True, AS_TYPED)] if is_new else [])]
 
-    def cursor_after_filter(self, previous: ModelRow | None) -> int:
-        names = [_name(row) for row in self.shown]
-        moved_to = _name(previous) if previous is not None and self.rows.highlighted else ""
+    def cursor_after_filter(self, previous: ListedModel | None) -> int:
+        names = [row.info.name for row in self.shown]
+        moved_to = previous.info.name if previous is not None and self.rows.highlighted else ""
         return next((names.index(name) for name in (moved_to, self._current) if name in names), 0)
 
     def _show_heading(self) -> None:
-        ready = sum(offer.ready for offer in self.all_rows if not isinstance(offer, str))
+        ready = sum(offer.ready for offer in self.all_rows)
         text = "loading …" if self.is_loading else f"{ready} available"
         if self._hidden:
             text += f", {self._hidden:,} more are known"
         self.set_heading("Models", text)
 
-    def draw_row(self, row: ModelRow, width: int) -> Content:
-        if isinstance(row, str):
-            return Content.assemble("  use ", (one_line(row), "bold"), (" as typed", "$text-muted"))
+    def draw_row(self, row: ListedModel, width: int) -> Content:
         info = row.info
+        if row.how == AS_TYPED:
+            return Content.assemble("  use ", (one_line(info.name), "bold"), (f" {AS_TYPED}", "$text-muted"))
         mark = "● " if info.name == self._current else "  "
         left = Content.assemble(mark, (one_line(info.name), "" if row.ready else "$text-muted"))
         if not row.ready:
@@ -125,8 +126,8 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         thinks = "thinks " if info.thinking else "       "
         return spread(left, Content.styled(f"{thinks}{figures}", "$text-muted"), width)
 
-    def describe_row(self, row: ModelRow) -> Content:
-        if isinstance(row, str):
+    def describe_row(self, row: ListedModel) -> Content:
+        if row.how == AS_TYPED:
             return Content("No model of that name is known; its window is a guess, marked with ?")
         info = row.info
         guess = " (a guess)" if info.source == "default" else ""
@@ -147,19 +148,15 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
 
     # --- actions -----------------------------------------------------------------------------------------
 
-    def choose(self, row: ModelRow) -> None:
-        if isinstance(row, ListedModel) and not row.ready:
+    def choose(self, row: ListedModel) -> None:
+        if not row.ready:
             way = "two ways to use it are shown below" if row.api_base else f"{row.how} (see /connect)"
             tell(self, f"{row.info.name} is not available: {way}.", "warning")
             return
-        self.dismiss(_name(row))
+        self.dismiss(row.info.name)
 
 
 def ways_to_use(local: ListedModel) -> str:
     """How to use a model of a server on this machine that is not set up."""
     once, for_good = local_model_commands(local)
     return f"once: {once}\npermanently: {for_good}"
-
-
-def _name(row: ModelRow) -> str:
-    return row if isinstance(row, str) else row.info.name
