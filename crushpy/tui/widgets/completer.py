@@ -37,15 +37,10 @@ class Token(Data, frozen=True):
     """The word at the cursor that asks for completion."""
 
     kind: Literal["command", "file"]
-    row: int
-    start: int
-    """The column of its `/` or `@`."""
+    place: tuple[int, int]
+    """Row and column of its `/` or `@`."""
     typed: str
     """The text between that and the cursor."""
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.row, self.start
 
 
 class Completion(Data, frozen=True):
@@ -64,9 +59,9 @@ def token_at(line: str, row: int, column: int) -> Token | None:
     """The token that ends at the cursor, if there is one."""
     before = line[:column]
     if row == 0 and re.fullmatch(r"/\S*", before):
-        return Token("command", row, 0, before[1:])
+        return Token("command", (row, 0), before[1:])
     found = re.search(_MENTION, before)
-    return Token("file", row, found.start(), found[1]) if found else None
+    return Token("file", (row, found.start()), found[1]) if found else None
 
 
 def command_completions(
@@ -286,8 +281,8 @@ class Completer:
         token, choice = self._token, self.choice
         if token is None or choice is None:
             return
-        end = (token.row, token.start + 1 + len(token.typed))
-        done = self._prompt.replace(choice.insert, (token.row, token.start), end)
+        row, start = token.place
+        done = self._prompt.replace(choice.insert, token.place, (row, start + 1 + len(token.typed)))
         self._prompt.selection = Selection.cursor(done.end_location)
         self.close()
 
