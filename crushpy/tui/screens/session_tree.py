@@ -116,7 +116,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
     SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
     SessionTreeScreen.-narrow #both { layout: vertical; }
     SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
-    SessionTreeScreen.-short #preview-pane { display: none; }
+    SessionTreeScreen.-short #preview-pane, SessionTreeScreen.-tiny #preview-pane { display: none; }
     """
     BINDINGS = [
         Binding("enter", "read", "Open"),
@@ -130,7 +130,6 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         Binding("escape", "close", "Close"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     heading = "Session tree"
 
     def __init__(self, library: SessionBrowser, session_id: str, replay: "ReplaySession") -> None:
