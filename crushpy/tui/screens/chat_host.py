@@ -152,8 +152,8 @@ class ChatHost(TranscriptScreen):
 
     def fit_side(self) -> bool:
         """Shows or hides what is beside the transcript; whether it is shown."""
-        columns = app_of(self).size.width
-        shown = self.shows_side and columns >= MIN_COLUMNS_FOR_SIDE and self.conversation is not None
+        is_wide = app_of(self).size.width >= MIN_COLUMNS_FOR_SIDE
+        shown = self.shows_side and is_wide and self.conversation is not None
         if shown and self.status.side is None:
             from crushpy.tui.widgets.side_panel import SidePanel
 
@@ -164,8 +164,6 @@ class ChatHost(TranscriptScreen):
         elif not shown and self.status.side is not None:
             self.status.side.remove()
             self.status.side = None
-        if self.status.side is not None:
-            self.status.side.fit_to(columns)
         return shown
 
     def own_commands(self) -> "OwnCommands":

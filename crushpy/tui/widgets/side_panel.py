@@ -6,6 +6,7 @@ Nothing is only here: each part names the command that shows it in any terminal.
 from collections.abc import Iterator, Sequence
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widgets import Static
 
@@ -38,13 +39,13 @@ class SidePanel(Static):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    SidePanel { dock: right; height: 1fr; padding: 1 2; background: $surface; overflow: hidden; }
+    SidePanel { dock: right; width: auto; height: 1fr; padding: 1 2; background: $surface; overflow: hidden; }
     """
 
     state: reactive[SideState] = reactive(SideState(), layout=False)
 
-    def fit_to(self, columns: int) -> None:
-        self.styles.width = max(28, min(48, columns - TEXT_COLUMNS))
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return max(28, min(48, viewport.width - TEXT_COLUMNS)) - self.gutter.width
 
     def render(self) -> Content:
         width = max(8, self.size.width)
