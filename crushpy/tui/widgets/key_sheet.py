@@ -29,10 +29,7 @@ class KeySheet(Static):
         ]
 
     def on_resize(self) -> None:
-        self.update(self.text)
-
-    @property
-    def text(self) -> Content:
         grid = [label.pad_right(KEY_COLUMNS + WORD_COLUMNS - label.cell_length) for label in self._labels]
         lines = flow(grid, app_of(self).size.width - 2).split("\n")[: MAX_LINES - 1]
-        return Content("\n").join([*lines, Content.styled("? again: all keys   Esc closes", "$text-muted")])
+        more = Content.styled("? again: all keys   Esc closes", "$text-muted")
+        self.update(Content("\n").join([*lines, more]))
