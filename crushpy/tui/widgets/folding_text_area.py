@@ -185,9 +185,6 @@ class FoldingTextArea(TextArea):
         event.stop().prevent_default()
         self.paste_text(event.text)
 
-    def action_paste(self) -> None:
-        self.paste_own_clipboard()
-
     def paste_own_clipboard(self) -> None:
         """Pastes the text that was cut or copied in the app."""
         self.paste_text(app_of(self).clipboard)
