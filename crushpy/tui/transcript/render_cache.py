@@ -36,6 +36,7 @@ class Drawing:
 
     def __init__(self, entry: ItemState, palette: Palette, width: int, *, opened: bool) -> None:
         self.canvas = Canvas(palette, width, entry.depth, focused=entry.focused)
+        self.rows = self.canvas.rows
         self.complete = False
         self.dropped = False
         """No longer needed: its colours need not be computed."""
@@ -47,10 +48,6 @@ class Drawing:
         if grows and isinstance(item, ReplyItem | ThinkingItem):
             self._stream = open_stream(item, self.canvas)
             self.feed(item.text)
-
-    @property
-    def rows(self) -> list[TextRow]:
-        return self.canvas.rows
 
     def feed(self, text: str) -> bool:
         """Adds to a text that grows; False if it must be drawn again instead."""

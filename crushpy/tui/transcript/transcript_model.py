@@ -30,9 +30,6 @@ class Heights:
         self._tops = [0]
         """The rows where the first entries begin; shorter than the heights after a change."""
 
-    def __len__(self) -> int:
-        return len(self._heights)
-
     def __getitem__(self, index: int) -> int:
         return self._heights[index]
 

@@ -74,7 +74,7 @@ class TranscriptView:
         """Measures what is near; returns the row at the top and whether the end is followed: row by row, or
         half a page at a time, with blank rows below."""
         model, heights = self._model, self._model.heights
-        before = heights[self._anchor[0]] if self._anchor[0] < len(heights) else 0
+        before = heights[self._anchor[0]] if self._anchor[0] < len(model.entries) else 0
         if self._cache.set_style(palette, size.width):
             self._anchor_height = before  # the same part of the item at the top stays there
         self.size = size

@@ -30,11 +30,6 @@ class WrappedLine(NamedTuple):
     after: str
 
 
-def is_narrow(text: str) -> bool:
-    """Every character takes one cell."""
-    return text.isascii() or _NARROW.fullmatch(text) is not None
-
-
 def cells(text: str) -> int:
     """How many cells `text` takes. Tabs and line breaks must be gone."""
     return len(text) if text.isascii() else cell_len(text)
@@ -45,7 +40,8 @@ def wrap(text: str, width: int, *, words: bool = True) -> list[WrappedLine]:
 
     Without `words` lines are as long as they can be: for code, where spaces mean something.
     """
-    return (_wrap_narrow if is_narrow(text) else _wrap_wide)(text, max(1, width), words)
+    is_narrow = text.isascii() or _NARROW.fullmatch(text)
+    return (_wrap_narrow if is_narrow else _wrap_wide)(text, max(1, width), words)
 
 
 def fit(text: str, width: int) -> str:
