@@ -109,6 +109,8 @@ class Done(Data, frozen=True, tag="done"):
     """Earlier replies whose signed thinking did not reach the model, because what precedes it has changed."""
     call_form: str = ""
     """The calls were read from the model's text: fenced, tagged or bare."""
+    passed_over: str = ""
+    """The tool of a call that the model wrote into its text, but with prose after it: it counts as prose."""
 
 
 Piece = Sent | PromptRead | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done

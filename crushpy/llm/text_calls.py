@@ -25,7 +25,7 @@ INDENTS = (2, 4, 0, -1)
 _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
 _OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?(?:\{{(?=\{{))?")
-"""With one of the doubled braces that models copy from their templates: `{{"name": ..., "arguments": {}}}`."""
+"""With one of doubled braces, as in the template of Qwen2.5-Coder: `{{"name": ..., "arguments": ...}}`."""
 _CLOSING = lazy_pattern(rf"(?:\s*\}})*(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
 _BEGINNINGS = (
     *(f'{{"{key}"' for key in ("name", *ARGUMENT_KEYS)),
@@ -33,6 +33,8 @@ _BEGINNINGS = (
     *(f"{mark}{tag}>" for tag in _TAGS for mark in ("<", "</")),
 )
 _MAX_BEGINNING_CHARS = 40
+_MAX_LATE_CHARS = 20_000
+"""Of the end of a reply: where calls that prose follows are looked for."""
 _LINE_NUMBER = lazy_pattern(r"^\s*\d+\t", re.MULTILINE)
 _WORD = lazy_pattern(r"[^\W_]+")
 _JSON = json.JSONDecoder(strict=False)
@@ -71,11 +73,15 @@ class TextCalls:
         self._shown = 0
         """Characters of it that are known to be prose."""
         self._next_check = 0
+        self._reply: list[str] = []
         self.kind = ""
         """The form of the calls found; empty if there are none."""
+        self.passed_over = ""
+        """The tool of what would have been a call if no prose followed it."""
 
     def feed(self, text: str) -> str:
         """The prose that is certain by now."""
+        self._reply.append(text)
         self._text += text
         prose: list[str] = []
         while self._text and (self._text[: self._shown].strip() or not self._may_be_calls()):
@@ -96,6 +102,10 @@ class TextCalls:
                 break
             start, calls = position, [block, *calls]
         self.kind = calls[0].form.kind if calls else ""
+        if read and not calls:
+            reply = "".join(self._reply)[-_MAX_LATE_CHARS:]
+            blocks = (block for _, block in _parse(reply, 0) if block is not None)
+            self.passed_over = next((block.name for block in blocks if self._is_call(block)), "")
         pieces = [
             CallPiece(index, "", call.name, _arguments(call.args), {FORM: msgspec.to_builtins(call.form)})
             for index, call in enumerate(calls)

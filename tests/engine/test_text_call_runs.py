@@ -24,6 +24,22 @@ def test_text_call_is_run_and_its_result_sent_back(run: Run, llm: ScriptedLLM) -
     assert result["role"] == "user"
 
 
+def test_call_with_prose_after_it_is_not_run_but_the_model_told_once(run: Run, llm: ScriptedLLM) -> None:
+    late = f"{block('ls', path='.')}\n\nThis shows the files."
+    llm.script(Reply(late), Reply(block("ls", path=".")), Reply(late))
+    done = run(*STREAM, "what is here?")
+    assert [line["name"] for line in done.of("tool_call")] == ["ls"]
+    assert "The call of ls in your reply was not run" in llm.requests[1].messages[-1]["content"]
+    assert len(llm.requests) == 3
+    assert done.result["text"] == late
+
+
+def test_quoted_call_with_prose_after_it_ends_the_turn(run: Run, llm: ScriptedLLM) -> None:
+    llm.script(Reply(f"Write {block('ls', path='.')}\nat the end."))
+    run(f"what does this mean? {block('ls', path='.')}")
+    assert len(llm.requests) == 1
+
+
 def test_text_call_needs_the_same_approval(run: Run, llm: ScriptedLLM) -> None:
     llm.script(Reply(block("bash", command="curl https://example.org")), "I could not.")
     done = run(*STREAM, "fetch it")

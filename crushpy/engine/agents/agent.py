@@ -62,7 +62,7 @@ class Agent:
 
     def turn(self, spent: Spent, behind_prompt: BehindPrompt | None = None) -> Turn:
         replies = StoredReplies(self.scope, self.view, spent, behind_prompt)
-        ending = StoredEnding(self.scope, self.policy.branches)
+        ending = StoredEnding(self.scope, self.policy.branches, replies)
         parts = TurnParts(replies, replies, self.tools, self.policy, ending, self.scope.emit)
         return Turn(parts, spent)
 

@@ -27,7 +27,10 @@ from crushpy.util.uncancellable import uncancellable
 log = logging.getLogger(__name__)
 
 THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
-
+PASSED_OVER = (
+    "The call of {} in your reply was not run, because text follows it. "
+    "Call it again and write nothing after it."
+)
 
 BehindPrompt = Callable[[Message], Awaitable[None]]
 """Adds what belongs behind a prompt, once that is stored."""
@@ -44,6 +47,8 @@ class StoredReplies:
         self._view, self._spent = view, spent
         self._mode_notes = ModeNotes(scope)
         self._told_thinking_dropped = False
+        self.passed_over = ""
+        """The tool of a call in the text of the last reply that was not run."""
 
     async def add_prompt(self, prompt: Message) -> None:
         """Raises if there is no provider that the prompt could be sent to. Then it is stored only if the user
@@ -71,6 +76,7 @@ class StoredReplies:
             raise
         message = await uncancellable(self._store(draft, request))
         self._view.dropped_thoughts = draft.end.dropped_thoughts
+        self.passed_over = draft.end.passed_over
         if draft.end.status_moved:
             self._models.learn(request.model, status_placement="append")
         if message.calls:
@@ -109,16 +115,22 @@ class StoredReplies:
 
 
 class StoredEnding:
-    """Ends the turns of an agent: its branches return, and hooks may send it back."""
+    """Ends the turn of an agent: its branches return, and hooks, or once a call that was not run, may send it
+    back."""
 
-    def __init__(self, scope: AgentScope, branches: BranchService) -> None:
+    def __init__(self, scope: AgentScope, branches: BranchService, replies: StoredReplies) -> None:
         self._scope, self._session, self._emit = scope, scope.session, scope.emit
-        self._branches = branches
+        self._branches, self._replies = branches, replies
         self._times_sent_back = 0
+        self._told_passed_over = False
 
     async def goes_on(self, reply: Message) -> bool:
         if reply.finish == "length":
             self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+        if (name := self._replies.passed_over) and not self._told_passed_over:
+            self._told_passed_over = True
+            await self._session.add_note(Note(PASSED_OVER.format(name)))
+            return True
         if self._branches.opened_by_agent:
             await self._branches.close(reply.text)
             return True

@@ -14,7 +14,6 @@ from crushpy.llm.text_calls import TextCalls
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count, is_json
 
 FINISHES: dict[str, Finish] = {
-    "stop": "stop",
     **dict.fromkeys(("tool_calls", "function_call"), "tool_calls"),
     **dict.fromkeys(("length", "max_tokens"), "length"),
     **dict.fromkeys(("content_filter", "safety", "refusal"), "content_filter"),
@@ -72,11 +71,13 @@ class ChunkReader(ReplyReader):
 
     def done(self) -> Done:
         """The end of a reply that is known to be complete."""
+        written = self._text_calls
         if self._calls and self.finish_reason in ("", "stop"):
             # Many servers send "stop" after tool calls.
-            return Done("tool_calls", self.usage, call_form=self._text_calls.kind if self._text_calls else "")
+            return Done("tool_calls", self.usage, call_form=written.kind if written else "")
         if self.finish_reason:
-            return Done(FINISHES.get(self.finish_reason, "stop"), self.usage)
+            passed_over = written.passed_over if written else ""
+            return Done(FINISHES.get(self.finish_reason, "stop"), self.usage, passed_over=passed_over)
         return Done("stop" if self._has_content else "", self.usage)
 
     @property
