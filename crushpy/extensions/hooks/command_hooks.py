@@ -95,9 +95,9 @@ class CommandHooks(Hooks):
             chosen = [hook for hook in chosen if not hook.project]
         if name == "UserPromptSubmit" and fields["prompt"] not in self._woken:
             self._woken.clear()
-        late = (
-            self._take_late() if name in ("UserPromptSubmit", "PostToolUse") and not event.task else NO_REPLY
-        )
+        late = NO_REPLY
+        if name in ("UserPromptSubmit", "PostToolUse") and not event.task:
+            late, self._late = HookReply(context="\n".join(self._late)), []
         if not chosen:
             return late
         if name == "Stop" and self._woken:
@@ -120,10 +120,6 @@ class CommandHooks(Hooks):
         }
         common |= {"agent_id": task, "agent_type": "task"} if task else {"model": info.model}
         return msgspec.json.encode(common | fields)
-
-    def _take_late(self) -> HookReply:
-        late, self._late = self._late, []
-        return HookReply(context="\n".join(late))
 
     async def _reply_in_time(self, hook: HookCommand, data: bytes) -> HookReply:
         """The reply of a hook, or none once it goes on in the background."""
