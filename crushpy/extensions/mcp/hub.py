@@ -246,12 +246,8 @@ class McpHub(msgspec.Struct, eq=False):
             cwd = str(self.cwd / Path(settings.cwd).expanduser())
             environment = {**child_environment(os.environ), "PWD": cwd, **(settings.env or {})}
             fields |= {"wrapper": wrapper, "cwd": cwd, "env": environment}
-        fields |= {
-            "client_secret": secret,
-            "private_hosts": self.private_hosts,
-            "locks": str(self.paths.mcp),
-        }
-        return ServerSpec(**fields)
+        locks = str(self.paths.mcp)
+        return ServerSpec(**fields, client_secret=secret, private_hosts=self.private_hosts, locks=locks)
 
     def _learn(self, one: Server, data: Json) -> None:
         """Stores what a server offers. The user accepts the tools that it has when it is first used."""
