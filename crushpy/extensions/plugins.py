@@ -73,10 +73,9 @@ def read_plugin(folder: Path) -> Plugin:
             return Plugin(folder.name, folder, problem=f"{name}: name has letters, digits, '.', '_' and '-'")
         version, description = (str(manifest.get(key) or "") for key in ("version", "description"))
         return Plugin(title, folder, version, description, manifest)
-    if not _NAME.fullmatch(folder.name):
-        return Plugin(folder.name, folder, problem="it has no plugin.json")
     plugin = Plugin(folder.name, folder)
-    return plugin if plugin.contents else msgspec.structs.replace(plugin, problem="it has no plugin.json")
+    is_usable = _NAME.fullmatch(folder.name) and plugin.contents
+    return plugin if is_usable else msgspec.structs.replace(plugin, problem="it has no plugin.json")
 
 
 def installed_plugins(paths: Paths) -> list[Plugin]:
