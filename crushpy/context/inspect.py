@@ -150,8 +150,7 @@ def seed_texts(message: Message) -> list[tuple[str, str, str]]:
         return []
     return [
         ("summary", "summary", seed.notes + seed.quotes),
-        *([("rules", "rules", seed.rules)] if seed.rules else []),
-        *([("pins", "pins", seed.pins)] if seed.pins else []),
+        *((kind, kind, text) for kind, text in (("rules", seed.rules), ("pins", seed.pins)) if text),
         *((item.kind, item.name, item.text) for item in seed.loaded),
         ("evidence", "evidence", seed.evidence),
     ]
