@@ -69,20 +69,14 @@ class Needs(Data, frozen=True):
         kept = ShownNames(self.past.tidy(carried))
         return msgspec.structs.replace(
             self.again,
-            names=tuple(
-                NeededName(need.name, need.kind, need.said_by, need.name in kept) for need in self.names
-            ),
+            names=tuple(msgspec.structs.replace(need, carried=need.name in kept) for need in self.names),
             commands=(len(self.commands), sum(covered(command, text) for command in self.commands)),
             lines=(len(self.lines), sum(line in lines for line in self.lines)),
         )
 
 
-def look_back(past: "Past", carried: str, after: Sequence[Message], *, size: Size) -> Hindsight:
-    """Judges the boundary between `past` and `after`, whose child began with the text `carried`."""
-    return find_needs(past, after, size=size).judge(carried)
-
-
 def find_needs(past: "Past", after: Sequence[Message], *, size: Size) -> Needs:
+    """What was needed after the boundary between `past` and `after`."""
     after, shown = _first_replies(after), ShownNames()
     needed: dict[str, str] = {}
     lines: dict[str, None] = {}

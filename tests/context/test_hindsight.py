@@ -2,7 +2,7 @@
 
 from support.histories import assistant, call, ran, user, viewed
 
-from crushpy.context.hindsight import ALL_REPLIES, Hindsight, Past, look_back
+from crushpy.context.hindsight import ALL_REPLIES, Hindsight, Past, find_needs
 from crushpy.core.messages import Message
 
 
@@ -11,7 +11,7 @@ def size(message: Message) -> int:
 
 
 def judged(before: list[Message], carried: str, after: list[Message], cwd: str = "/work") -> Hindsight:
-    return look_back(Past(before, cwd), carried, after, size=size)
+    return find_needs(Past(before, cwd), after, size=size).judge(carried)
 
 
 def needs(found: Hindsight) -> dict[str, bool]:

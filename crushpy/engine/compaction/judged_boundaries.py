@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from crushpy.context.facts import said_in
-from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, Past, look_back
+from crushpy.context.hindsight import ALL_REPLIES, FIRST_REPLIES, Hindsight, Past, find_needs
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, Trigger
 from crushpy.core.events import HindsightKnown
@@ -133,7 +133,7 @@ def _judge(
     for (child, trigger, place, start), end in zip(starts, ends, strict=False):
         past.add(messages[known:place])
         known = place
-        judged = look_back(past, start, messages[place:end], size=_size)
+        judged = find_needs(past, messages[place:end], size=_size).judge(start)
         final = judged.replies >= ALL_REPLIES or end < len(messages)
         found.append(JudgedBoundary(child, trigger, place, judged, final))
     return found
@@ -158,7 +158,7 @@ async def judge_session(store: Store, session: LiveSession, *, final: bool) -> H
     start = session.history[: len(session.history) - len(own)]
     carried = start_text(apply_overrides(start, session.overrides))
     cwd = session.info.cwd
-    found = await asyncio.to_thread(lambda: look_back(Past(before, cwd), carried, own, size=_size))
+    found = await asyncio.to_thread(lambda: find_needs(Past(before, cwd), own, size=_size).judge(carried))
     return hindsight_event(session.info.id, found, final=final)
 
 
