@@ -222,14 +222,14 @@ class Models:
 
     # --- requests ---------------------------------------------------------------------------------------
 
-    def request(self, session: SessionInfo, messages: tuple[Message, ...]) -> Request:
-        """The next model call of a session. `messages` is a valid history: see context/history.py."""
+    def request(self, session: SessionInfo) -> Request:
+        """The next model call of a session, without its messages."""
         profile = self.profile(session.model)
         specs = self._toolset.specs(self._terms(session) if session.compaction == "llm" else None, profile)
         return Request(
             model=session.model,
             system=self._toolset.instructions(session.system, profile),
-            messages=messages,
+            messages=(),
             tools=tuple(tool for tool in specs if not isinstance(tool, DeferredTool)),
             deferred=tuple(tool for tool in specs if isinstance(tool, DeferredTool)),
             web_search=self._web_search,

@@ -71,7 +71,7 @@ class ContextView:
 
     def now(self) -> WindowState:
         """The state by the figures at hand: cheap, loads nothing."""
-        history, request = self.shown(), self._models.request(self._session.info, ())
+        history, request = self.shown(), self._models.request(self._session.info)
         budget = self._gauge.reading(request, history)
         return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
 
@@ -122,7 +122,7 @@ class ContextView:
     def prefix_request(self, count: int) -> Request:
         """The request that the first messages were sent in, for a summary of them."""
         request = msgspec.structs.replace(
-            self._with_seed(self._models.request(self._session.info, ())),
+            self._with_seed(self._models.request(self._session.info)),
             messages=well_formed(self.shown()[:count]),
             status_placement=self._models.placement(self._session.info.model),
         )
