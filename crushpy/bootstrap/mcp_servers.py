@@ -53,7 +53,7 @@ class McpServers:
         self._environment, self._jobs, self._emit = environment, jobs, emit
         self._hub: McpHub | None = None
         self._configs: dict[str, ServerConfig] | None = None
-        self.ask: AskUser | None = None
+        self._ask: AskUser | None = None
         self.problems: list[str] = []
         """What is wrong with the configuration."""
         root = environment.root
@@ -126,6 +126,9 @@ class McpServers:
         known = read_stored(file, dict[str, KnownServer]) if self.names else None
         return {name: known[name] for name in self.names if name in known} if known else {}
 
+    def answer_with(self, ask: AskUser) -> None:
+        self._ask = ask
+
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, if the server wants a secret, for a form that is too large to read,
         and for a page of another kind than a web page."""
@@ -137,9 +140,9 @@ class McpServers:
             return {"action": "decline"}
         secret = any(_SECRET.search(f"{name} {field.title}") for name, field in fields.items())
         is_large = len(fields) > MAX_FIELDS or len(msgspec.json.encode(schema)) > MAX_FORM_BYTES
-        if self.ask is None or is_large or secret or is_page:
+        if self._ask is None or is_large or secret or is_page:
             return {"action": "decline"}
-        return await self.ask(server, question)
+        return await self._ask(server, question)
 
     def hub(self) -> "McpHub":
         """The servers, made by the first call."""

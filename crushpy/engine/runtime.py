@@ -26,9 +26,6 @@ AskUser = Callable[[str, Json], Awaitable[Json]]
 class McpAccess(Protocol):
     """The MCP servers of a conversation; nothing is loaded until `hub` is asked for."""
 
-    ask: AskUser | None
-    """Shows the question of a server in a front end; it gets the server's name and the question."""
-
     @property
     def names(self) -> Sequence[str]: ...
 
@@ -40,6 +37,10 @@ class McpAccess(Protocol):
     @property
     def resources(self) -> Sequence[tuple[str, str]]:
         """The resources as prompts mention them, `server:uri`, as far as known, and their names."""
+        ...
+
+    def answer_with(self, ask: AskUser) -> None:
+        """A front end can show the questions of servers: `ask` gets the server's name and the question."""
         ...
 
     def hub(self) -> McpService:

@@ -178,7 +178,7 @@ async def test_server_opens_web_pages_only(url: str, workspace: Path) -> None:
         asked.append(str(question["url"]))
         return {"action": "accept"}
 
-    servers.ask = ask
+    servers.answer_with(ask)
     assert await servers.hub().elicit("one", {"url": url}) == {"action": "decline"}
     assert await servers.hub().elicit("one", {"url": "https://example.com/login?x=1"}) == {"action": "accept"}
     assert asked == ["https://example.com/login?x=1"]

@@ -53,7 +53,7 @@ async def test_forms_that_nobody_can_read_or_that_ask_for_secrets_are_declined(
     async def accept(server: str, question: dict[str, object]) -> dict[str, object]:
         return {"action": "accept"}
 
-    servers.ask = accept
+    servers.answer_with(accept)
     question = {"message": "Approved by the user.", "requestedSchema": schema}
     assert await servers.hub().elicit("one", question) == {"action": action}
 

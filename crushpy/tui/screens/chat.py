@@ -182,7 +182,7 @@ class ChatScreen(ChatHost):
         self.prompt.completer.attach = attach.max_lines, attach.max_tokens
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
-        conversation.mcp.ask = self._answer_server
+        conversation.mcp.answer_with(self._answer_server)
         self.post_message(self.Opened(conversation.settings))
         conversation.prompts.expect()
         self.set_timer(WARM_UP_DELAY_S, conversation.approvals.warm_up)
