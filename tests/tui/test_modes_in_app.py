@@ -24,6 +24,12 @@ async def test_shift_tab_goes_round_the_modes_and_the_chip_at_the_prompt_says_wh
             assert "compaction" in status, "with nothing between it and the status line"
 
 
+async def test_a_click_on_the_chip_switches_the_mode(start: Start) -> None:
+    async with start() as app:
+        await app.pilot.click(app.chat.chip)
+        await app.until(lambda: app.mode_shown == "edits", "the next mode")
+
+
 async def test_a_plan_is_accepted_with_edits_allowed(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     llm.script("1. Make made.txt.", Reply(calls=[WRITE]), "Made.")
     async with start(mode="plan") as app:
