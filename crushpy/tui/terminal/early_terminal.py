@@ -154,17 +154,12 @@ class EarlyTerminal:
         return rest
 
     def _read(self, descriptor: int) -> None:
-        while True:
-            select.select([descriptor, self.wanted.file], [], [])
-            if self.wanted.is_set():
-                return
-            try:
-                typed = os.read(descriptor, 4096)
-            except OSError:
-                return
-            if not typed:
-                return
-            self.keep(typed)
+        with suppress(OSError):  # the terminal is gone
+            while True:
+                select.select([descriptor, self.wanted.file], [], [])
+                if self.wanted.is_set() or not (typed := os.read(descriptor, 4096)):
+                    return
+                self.keep(typed)
 
     def keep(self, typed: bytes) -> None:
         with self._lock:
