@@ -266,13 +266,12 @@ class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
 
     def on_key(self, event: events.Key) -> None:
         """Letters typed while the rows have the focus go to the filter."""
-        if self.rows.has_focus and event.character and event.is_printable:
-            if event.key in self.active_bindings:
-                return
-            event.stop()
-            line = self.query_one(FilterLine)
-            line.focus()
-            line.insert_text_at_cursor(event.character)
+        if not (self.rows.has_focus and event.is_printable) or event.key in self.active_bindings:
+            return
+        event.stop()
+        line = self.query_one(FilterLine)
+        line.focus()
+        line.insert_text_at_cursor(event.character or "")
 
 
 class FolderListScreen(ListScreen[ListRow, Result], Generic[ListRow, Result]):
