@@ -211,11 +211,6 @@ class Transcript(FocusVisitor, ScrollView):
         """Shows a row of the transcript at the top, or as near to it as there is text."""
         self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
 
-    @property
-    def more_below(self) -> int:
-        """How many lines are below the visible ones."""
-        return max(0, self.model.total - self.top_row - self.size.height)
-
     def set_following(self, following: bool) -> None:
         """Sets `following` without showing anything. The scrollbar is there only away from the end."""
         self.set_reactive(Transcript.following, following)
@@ -289,7 +284,7 @@ class Transcript(FocusVisitor, ScrollView):
     def _lines_changed(self) -> None:
         """Announces how much is below, and schedules what is left to draw and to colour."""
         self._go_on_working()
-        below = 0 if self.following else self.more_below
+        below = 0 if self.following else max(0, self.model.total - self.top_row - self.size.height)
         if below != self._announced_below:
             self._announced_below = below
             # Later, because a message made while the screen draws would count as the screen's own.
