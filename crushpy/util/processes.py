@@ -23,10 +23,8 @@ def exit_on_signals(prepare: Callable[[int], bool] = lambda number: True) -> Gen
         if prepare(number):
             raise SystemExit(128 + number)
 
-    usual = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
-    usual = {
-        number: now for number, now in usual.items() if now in (signal.SIG_DFL, signal.default_int_handler)
-    }
+    usual_handlers = (signal.SIG_DFL, signal.default_int_handler)
+    usual = {number: now for number in ENDING_SIGNALS if (now := signal.getsignal(number)) in usual_handlers}
     for number in usual:
         signal.signal(number, exit_now)
     try:
