@@ -230,11 +230,10 @@ def _set_owner(handle: int, step: Step, staged_in: Folder) -> None:
     """Sets the owner to that of the replaced file, or of the folder. Only needed for root."""
     if os.geteuid() != 0:
         return
-    status = None
+    status = os.fstat(staged_in.handle)
     if step.now.kind == "file":
         with suppress(OSError), open_parent(step.path) as (folder, name):
             status = folder.status(name)
-    status = status or os.fstat(staged_in.handle)
     with suppress(OSError):
         os.fchown(handle, status.st_uid, status.st_gid)
 
