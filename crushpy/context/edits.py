@@ -20,7 +20,6 @@ from crushpy.core.messages import (
     MessageOverride,
     Overrides,
     Pin,
-    Seed,
     Todo,
     ToolCall,
     counted,
@@ -300,7 +299,7 @@ class _Planner:
         self._made[override.message_id] = override
 
     def _refuse_seed(self, message: Message, what: str) -> None:
-        if any(isinstance(part, Seed) for part in message.parts):
+        if message.seed is not None:
             raise UsageError(
                 f"Message {message.id} cannot be {what}: it is the seed, the summary and the evidence that "
                 "this session started with.",

@@ -13,7 +13,7 @@ from crushpy.context.forecast import Forecast
 from crushpy.context.overrides import SentState, apply_overrides, has_outdated_summary, sent_states
 from crushpy.context.partition import Size
 from crushpy.context.tags import safe
-from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Seed, Usage
+from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Usage
 from crushpy.core.own_tags import DIAGNOSTICS
 from crushpy.core.pastes import fold_pastes
 from crushpy.util.lazy_pattern import lazy_pattern
@@ -145,7 +145,7 @@ def fixed_texts(system: str, tools: Sequence[tuple[str, str]]) -> Iterator[tuple
 
 def seed_texts(message: Message) -> list[tuple[str, str, str]]:
     """Kind, name and text of each row of a seed; none for other messages."""
-    seed = next((part for part in message.parts if isinstance(part, Seed)), None)
+    seed = message.seed
     if seed is None:
         return []
     return [
