@@ -206,21 +206,20 @@ def budget(
     `reported` are all tokens of the last model call. A believable report plus an estimate of what came since;
     without one, an estimate of everything. Estimates are our counts, converted to the provider's tokens.
     """
-    from_report = reported is not None and calibration.believed
+    believed = reported if calibration.believed else None
     used = guessed = calibration.scale(sizes.fixed_tokens + sizes.messages)
-    if reported is not None and calibration.believed:
+    if believed is not None:
         guessed = calibration.scale_added(sizes.added)
-        used = reported + guessed
-    known = window is not None and window > 0
-    size = window if window is not None and window > 0 else DEFAULT_WINDOW
+        used = believed + guessed
+    size = window or DEFAULT_WINDOW
     return Budget(
         used=min(used, size),
         window=size,
         estimated=guessed > MAX_UNMARKED_SHARE * used,
-        window_known=known,
+        window_known=bool(window),
         believed=calibration.believed,
         clamped=used > size,
-        counted=sizes.counted or from_report,
+        counted=sizes.counted or believed is not None,
     )
 
 
