@@ -93,13 +93,11 @@ class BoundaryStore(Subject):
 
     # --- overrides -------------------------------------------------------------------------------------
 
-    @written(durable=True)
-    def add_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
-        self._save_overrides(session_id, overrides)
-
     def _save_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
         rows = [{"session_id": session_id, **msgspec.structs.asdict(override)} for override in overrides]
         self._db.execute_many(sql.SAVE_OVERRIDE, rows)
+
+    add_overrides = written(durable=True)(_save_overrides)
 
     @stored
     def load_overrides(self, session_id: str, *, aside: bool = False) -> list[MessageOverride]:
