@@ -158,6 +158,9 @@ class FullTextIndex(ABC):
     reach_query: str
     """Sessions and message numbers in the JSON object `:reach`, as rows."""
 
+    def __init__(self, db: "Database") -> None:
+        self._db = db
+
     @abstractmethod
     def add(self, texts: Sequence[IndexedText]) -> None:
         """Inside a transaction. None of them is in the index."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from crushpy.storage.database import Database, FullTextIndex, IndexedText
+from crushpy.storage.database import FullTextIndex, IndexedText
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.statement import Statement
 
@@ -50,9 +50,6 @@ class _Run(NamedTuple):
 class PostgresFullText(FullTextIndex):
     like_operator = "ILIKE"
     reach_query = "SELECT key, CAST(value AS bigint) FROM json_each_text(CAST(:reach AS json))"
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         rows = [
