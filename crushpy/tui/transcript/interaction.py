@@ -2,21 +2,25 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from textual import events
 from textual.geometry import Offset
+from textual.message import Message
+from textual.reactive import var
+from textual.scroll_view import ScrollView
 from textual.selection import Selection
 
 from crushpy.tui import items
+from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript import selection
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
-
-if TYPE_CHECKING:
-    from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript.render_cache import RenderCache
+from crushpy.tui.transcript.transcript_model import TranscriptModel
+from crushpy.tui.transcript.transcript_view import TranscriptView
 
 SEARCH_SLICE_S = 0.01
 """Time for which a search runs at a time."""
@@ -26,10 +30,47 @@ LINES_PER_STEP = 3
 """Lines that a key scrolls within an item taller than the screen."""
 
 
+class InteractionHost(FocusVisitor, ScrollView):
+    """The members of the transcript's widget that its interaction uses; `Transcript` implements them."""
+
+    model: TranscriptModel
+    cache: RenderCache
+    view: TranscriptView
+
+    following: var[bool] = var(True)
+    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
+
+    @dataclass
+    class ItemActivated(Message, namespace="transcript"):
+        """A key or a click asks for something to be done with an item, or with a text of it."""
+
+        key: int
+        action: items.ItemAction
+        text: str = ""
+
+    @property
+    def top_row(self) -> int:
+        """The row of the whole transcript that is at the top."""
+        return round(self.scroll_y)
+
+    def set_following(self, following: bool) -> None:
+        """Sets `following` without showing anything. The scrollbar is there only away from the end."""
+        self.set_reactive(InteractionHost.following, following)
+        self.styles.scrollbar_visibility = "hidden" if following else "visible"
+
+    def go_to(self, row: int) -> None:
+        """Shows a row of the transcript at the top, or as near to it as there is text."""
+        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
+
+    def show_changes(self) -> None:
+        """Brings the lines up to date and repaints those that changed."""
+        raise NotImplementedError
+
+
 class Interaction:
     """The cursor and the search of one transcript widget."""
 
-    def __init__(self, widget: "Transcript") -> None:
+    def __init__(self, widget: InteractionHost) -> None:
         self._widget = widget
         self._cache = widget.cache
         self._model = widget.model

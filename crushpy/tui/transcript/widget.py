@@ -15,17 +15,14 @@ from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.textual_adapter import app_of, frame_pause
 from crushpy.tui.themes import filter_style
-from crushpy.tui.transcript.interaction import Interaction
+from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
 from crushpy.tui.transcript.render.canvas import changed_regions
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
@@ -42,7 +39,7 @@ WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
 
-class Transcript(FocusVisitor, ScrollView):
+class Transcript(InteractionHost):
     """A conversation. Keys of items are assigned by `add` and `set_items`, in order.
 
     Every action is reachable by key: while the transcript has focus the cursor shows what they act on.
@@ -76,19 +73,8 @@ class Transcript(FocusVisitor, ScrollView):
         ),
     ]
 
-    following: var[bool] = var(True)
-    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
-
     can_pin = False
     """Whether the messages shown belong to a conversation that can be pinned to."""
-
-    @dataclass
-    class ItemActivated(Message):
-        """A key or a click asks for something to be done with an item, or with a text of it."""
-
-        key: int
-        action: ItemAction
-        text: str = ""
 
     @dataclass
     class Scrolled(Message):
@@ -201,20 +187,6 @@ class Transcript(FocusVisitor, ScrollView):
     @property
     def allow_vertical_scroll(self) -> bool:
         return self.model.total > self.size.height
-
-    @property
-    def top_row(self) -> int:
-        """The row of the whole transcript that is at the top."""
-        return round(self.scroll_y)
-
-    def go_to(self, row: int) -> None:
-        """Shows a row of the transcript at the top, or as near to it as there is text."""
-        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
-
-    def set_following(self, following: bool) -> None:
-        """Sets `following` without showing anything. The scrollbar is there only away from the end."""
-        self.set_reactive(Transcript.following, following)
-        self.styles.scrollbar_visibility = "hidden" if following else "visible"
 
     def watch_following(self, following: bool) -> None:
         if following:
