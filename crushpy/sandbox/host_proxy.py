@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from crushpy.core.messages import Data
 from crushpy.http.public_addresses import is_public, read_address
 from crushpy.security.safe_open import open_folder
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import spawn, spawn_among
 
 if TYPE_CHECKING:
     import h11
@@ -257,9 +257,7 @@ class HostProxy:
         if len(self._connections) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        task = spawn(self._handle(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        spawn_among(self._connections, self._handle(reader, writer))
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
