@@ -16,7 +16,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE_S, Process, missing_folder
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import spawn, spawn_among
 
 if TYPE_CHECKING:
     from crushpy.sandbox.confinement import Unconfined
@@ -200,9 +200,7 @@ class Jobs(msgspec.Struct, eq=False):
             if not job.killed:
                 self.on_ended(job)
 
-        watcher = spawn(report_end())
-        self._end_watchers.add(watcher)
-        watcher.add_done_callback(self._end_watchers.discard)
+        spawn_among(self._end_watchers, report_end())
         return job
 
     def get(self, job_id: str) -> ShellJob:
