@@ -11,12 +11,13 @@ from crushpy.cli.command_helpers import (
     argument,
     open_session,
     option,
-    print_json,
+    print_either,
     print_note,
 )
 from crushpy.core.boundary import of_this_boundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, Event, Notice
+from crushpy.core.messages import Json
 from crushpy.core.templates import template_from_file
 from crushpy.security.sanitize import clean
 
@@ -59,23 +60,16 @@ async def compact(
         conversation.subscribe(print_event)
         found = [template_from_file("summary", file) for file in files]
         if dry_run:
-            results = [
-                (
-                    template.path if template else "effective template",
-                    await conversation.context.rehearse(focus, template),
-                )
-                for template in found or [None]
-            ]
-            if as_json:
-                print_json([{"template": name, "result": result} for name, result in results])
-            else:
-                for name, result in results:
-                    print(_report(name, result))
+            results: list[Json] = []
+            for own in found or [None]:
+                name = own.path if own else "effective template"
+                results.append({"template": name, "result": await conversation.context.rehearse(focus, own)})
+            print_either(as_json, results, [_report(**result) for result in results])
         elif not await conversation.context.compact(focus, template=found[0] if found else None):
             raise UsageError("Nothing was changed.")
 
 
-def _report(name: str, result: "Rehearsal | None") -> str:
+def _report(template: str, result: "Rehearsal | None") -> str:
     if result is None:
-        return f"== {name}\nThere is nothing to compact yet."
-    return "\n".join((f"== {name}", *result.lines, "", clean(result.text), ""))
+        return f"== {template}\nThere is nothing to compact yet."
+    return "\n".join((f"== {template}", *result.lines, "", clean(result.text), ""))
