@@ -69,7 +69,7 @@ def parse_chat_flags(argv: list[str]) -> StartOptions | None:
     """The options in `argv`, or None if it contains anything but flags of the chat: Typer parses it then."""
     prompts = [word for word in argv if " " in word and not word.startswith("-")]
     flags = {field: pair for field, pair in flags_of(StartOptions).items() if pair[1].chat}
-    values = _parse_flags(argv, flags, {"prompt": prompts})
+    values = _parse_flags(argv, flags, prompts)
     return None if values is None else StartOptions(**values)
 
 
@@ -78,7 +78,7 @@ def parse_run_flags(argv: list[str]) -> tuple[RunOptions, StartOptions] | None:
     if not argv or argv[0] != "run":
         return None
     words = [word for word in argv[1:] if not word.startswith("-")]
-    values = _parse_flags(argv[1:], flags_of(RunOptions) | flags_of(StartOptions), {"prompt": words})
+    values = _parse_flags(argv[1:], flags_of(RunOptions) | flags_of(StartOptions), words)
     if values is None:
         return None
     run = {field: values.pop(field) for field in flags_of(RunOptions) if field in values}
@@ -86,9 +86,9 @@ def parse_run_flags(argv: list[str]) -> tuple[RunOptions, StartOptions] | None:
 
 
 def _parse_flags(
-    argv: list[str], flags: dict[str, tuple[Any, StartFlag]], arguments: dict[str, list[str]]
+    argv: list[str], flags: dict[str, tuple[Any, StartFlag]], prompts: list[str]
 ) -> dict[str, Any] | None:
-    """The values in `argv` by field. `arguments`: the words that may be the value of a field without a flag.
+    """The values in `argv` by field. `prompts`: the words that may be the prompt, which needs no flag.
 
     None for everything that is not plain: a number, an unknown flag, a value that looks like a flag.
     """
@@ -97,10 +97,9 @@ def _parse_flags(
     words = iter(argv)
     for word in words:
         if word not in by_name:
-            field = next((field for field, allowed in arguments.items() if word in allowed), "")
-            if not field or field in values:
+            if word not in prompts or "prompt" in values:
                 return None
-            values[field] = word
+            values["prompt"] = word
             continue
         field, kind, flag = by_name[word]
         if kind is bool:
