@@ -271,8 +271,7 @@ def permissions(context: CheckContext) -> Iterator[Finding]:
 
     chosen = context.settings.permissions
     RuleSet.from_strings(allow=chosen.allow, ask=chosen.ask, deny=chosen.deny, tools=tool_table())
-    counts = {"allow": len(chosen.allow), "ask": len(chosen.ask), "deny": len(chosen.deny)}
-    yield ok(", ".join(f"{count} {kind}" for kind, count in counts.items()) + " rules")
+    yield ok(f"{len(chosen.allow)} allow, {len(chosen.ask)} ask, {len(chosen.deny)} deny rules")
 
 
 def templates(context: CheckContext) -> Iterator[Finding]:
