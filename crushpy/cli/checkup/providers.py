@@ -105,12 +105,10 @@ def _selection_reason(context: CheckContext, name: str) -> str:
 
 def _check_learnt(context: CheckContext, name: str) -> Iterator[Finding]:
     """The window of the model, and how it calls tools."""
-    from crushpy.llm.catalog import lookup
-    from crushpy.llm.learnt import LearntModels, with_learnt_window
-    from crushpy.llm.provider_factory import server_address
+    from crushpy.engine.models import Models
+    from crushpy.llm.learnt import LearntModels
 
-    learnt = LearntModels(context.paths.learnt_file).get(name, server_address(name, context.settings))
-    info = with_learnt_window(lookup(name, context.settings.models.get(name)), learnt)
+    info = Models(context.settings, LearntModels(context.paths.learnt_file)).info(name)
     if info.source == "default":
         yield warn(
             f"its window is unknown; {info.context_window:,} tokens are assumed",
