@@ -311,11 +311,7 @@ MAX_NAMES = 20
 
 async def open_provider(model: str, settings: Settings) -> tuple[Provider, servers.ServedModel | None]:
     """The provider of `model`, and what its server says about it. Raises ModelError if it cannot be used."""
-    endpoint = (
-        await asyncio.to_thread(factory.find_endpoint, model, settings)
-        if factory.waits_for_keyring(model, settings)
-        else factory.find_endpoint(model, settings)
-    )
+    endpoint = await asyncio.to_thread(factory.find_endpoint, model, settings)  # the keyring may be slow
     protocol = factory.endpoint_protocol(endpoint, settings)
     chosen = settings.models.get(model)
     window = chosen.context_window if chosen else None
