@@ -16,11 +16,9 @@ class ChatDialect(msgspec.Struct, frozen=True):
 
     cache_marks: bool = False
     """Needs marks for the cached prefix (Claude). Plain servers may refuse them."""
-    thinking_blocks: bool = False
-    """Accepts signed thinking, in litellm's form."""
-    empty_content: str | None = ""
-    """The content of a reply that only calls tools. Chat templates print None as a word; litellm's adapters
-    treat an empty text as a mistake."""
+    litellm: bool = False
+    """litellm's form: signed thinking, and None as the content of a reply that only calls tools. Its adapters
+    treat an empty text as a mistake; chat templates print None as a word."""
     ollama: bool = False
     """Ollama's own form: arguments are objects, images are separate, and a tool result names its tool."""
 
@@ -37,7 +35,7 @@ def litellm_dialect(model: str) -> ChatDialect:
         or (provider in ("bedrock", "vertex_ai", "azure_ai") and "claude" in rest)
         or (provider == "openrouter" and rest.startswith("anthropic/"))
     )
-    return ChatDialect(cache_marks=marks, thinking_blocks=True, empty_content=None)
+    return ChatDialect(cache_marks=marks, litellm=True)
 
 
 def chat_messages(request: Request, dialect: ChatDialect = PLAIN) -> list[Json]:
@@ -152,10 +150,10 @@ def _assistant(message: Message, signed: bool, dialect: ChatDialect) -> list[_En
         extra["tool_calls"] = [_call(call, signed, dialect) for call in calls]
     # Another protocol stores other kinds of blocks for the same model.
     kinds = frozenset({"thinking", "redacted_thinking"})
-    if signed and dialect.thinking_blocks and (blocks := opaque_blocks(message, kinds)):
+    if signed and dialect.litellm and (blocks := opaque_blocks(message, kinds)):
         extra["thinking_blocks"] = blocks
     if not text:
-        extra["content"] = dialect.empty_content
+        extra["content"] = None if dialect.litellm else ""
     return [_Entry("assistant", [text], extra=extra)]
 
 
@@ -180,14 +178,12 @@ def _append_status(history: list[_Entry], status: str) -> int:
 
 def _mark_history(stable: list[_Entry]) -> None:
     """Mark the end of the stable prefix, and the place of the previous request's mark, to hit its cache."""
-    spots = [index for index, entry in enumerate(stable) if entry.role in ("user", "tool")]
-    if not spots:
-        return
-    stable[spots[-1]].mark = True
-    replies = [index for index, entry in enumerate(stable) if entry.role == "assistant" and index < spots[-1]]
-    before = [index for index in spots if replies and index < replies[-1]]
-    if before:
-        stable[before[-1]].mark = True
+    marks, due = 2, True
+    for entry in reversed(stable):
+        if entry.role == "assistant":
+            due = True
+        elif due and marks:
+            entry.mark, marks, due = True, marks - 1, False
 
 
 def _write_entry(entry: _Entry, dialect: ChatDialect) -> Json:
