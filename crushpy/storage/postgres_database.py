@@ -147,14 +147,11 @@ class PostgresDatabase(Database):
             return Rows(cursor.execute(_spell(statement.postgres or statement.sql), values), statement.row)
 
     def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
-        if not rows:
-            return
-        with self._classify_errors():
-            cursor = self._connected().cursor()
-            if len(rows) == 1:
-                cursor.execute(_spell(statement.postgres or statement.sql), rows[0])
-            else:
-                cursor.executemany(_spell(statement.postgres or statement.sql), rows)
+        if len(rows) == 1:
+            self.execute(statement, **rows[0])
+        elif rows:
+            with self._classify_errors():
+                self._connected().cursor().executemany(_spell(statement.postgres or statement.sql), rows)
 
     @contextmanager
     def _classify_errors(self) -> Generator[None]:
