@@ -44,9 +44,6 @@ class SqliteFullText(database.FullTextIndex):
     like_operator = "LIKE"
     reach_query = "SELECT key, value FROM json_each(:reach)"
 
-    def __init__(self, db: database.Database) -> None:
-        self._db = db
-
     def add(self, texts: Sequence[database.IndexedText]) -> None:
         self._write(_ADD, texts)
 
@@ -388,14 +385,15 @@ class SqliteDatabase(database.Database):
 
     def execute(self, statement: Statement[R], **values: Any) -> database.Rows[R]:
         """A single statement waits for other processes; a transaction has done that already."""
+
+        def attempt() -> database.Rows[R]:
+            return database.Rows(self._raw.execute(statement.sql, values), statement.row)
+
         try:
             if self._raw.in_transaction:
-                return database.Rows(self._raw.execute(statement.sql, values), statement.row)
+                return attempt()
             before = self._raw.total_changes
-            rows = self._retry(
-                lambda: database.Rows(self._raw.execute(statement.sql, values), statement.row),
-                waits=self.waits,
-            )
+            rows = self._retry(attempt, waits=self.waits)
             if self._raw.total_changes != before:
                 self._adopt_own_write()
             return rows
