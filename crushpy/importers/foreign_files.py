@@ -3,11 +3,10 @@
 import os
 import shutil
 import sqlite3
-import stat
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -57,11 +56,10 @@ def decoded_object(data: bytes | str | None, place: str, unmapped: Unmapped) -> 
 def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
     """The objects in JSON files, with the files' names; what cannot be read is counted."""
     for file in sorted(files):
-        try:
-            readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
-            value = decoded_object(file.read_bytes() if readable else None, file.name, unmapped)
-        except OSError:
-            value = decoded_object(None, file.name, unmapped)
+        data = b""
+        with suppress(OSError):
+            data = file.read_bytes() if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES else b""
+        value = decoded_object(data, file.name, unmapped)
         if value is not None:
             yield file.stem, value
 
@@ -69,7 +67,7 @@ def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str,
 def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator[Found]:
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
     or out of `path` are not followed; pipes and devices are ignored."""
-    for file in [path] if _is_regular(path) else _jsonl_files(path):
+    for file in [path] if os.path.isfile(path) else _jsonl_files(path):  # noqa: PTH113  # it never raises
         yield from readable_sessions(file, path, lambda file: filter(None, [look(file)]))
 
 
@@ -93,14 +91,7 @@ def _jsonl_files(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path):
         folders.sort()
         found = (Path(folder) / name for name in sorted(files) if name.endswith(".jsonl"))
-        yield from filter(_is_regular, found)
-
-
-def _is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+        yield from filter(os.path.isfile, found)
 
 
 class _TreeLine(NamedTuple):
@@ -161,14 +152,13 @@ class LineTree:
         return {self._lines[name].number for name in found}
 
 
-class ForeignDatabase:
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
-        self._connection = connection
-        self.file = file
+class ForeignDatabase(NamedTuple):
+    connection: sqlite3.Connection
+    file: Path
 
     def columns(self, table: str) -> set[str]:
         """Empty if the table does not exist."""
-        return {row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")}
+        return {row["name"] for row in self.connection.execute(f"PRAGMA table_info({table})")}
 
     def require(self, program: str, **tables: Sequence[str]) -> None:
         """Raises if a table lacks a column: the file is another version's, or another program's."""
@@ -186,7 +176,7 @@ class ForeignDatabase:
     ) -> Iterator[Row]:
         """The rows; with `unmapped`, a damaged file ends them and is counted."""
         try:
-            yield from self._connection.execute(statement, values)
+            yield from self.connection.execute(statement, values)
         except sqlite3.DatabaseError as error:
             if unmapped is None:
                 raise
@@ -197,12 +187,10 @@ class ForeignDatabase:
 def reading(file: Path) -> Generator[ForeignDatabase]:
     """Opens a database without changing anything beside it: no lock, no `-wal`, no `-shm`."""
     try:
-        copy = _private_copy(file, *_version(file)) if _log_of(file).exists() else None
-        uri = (
-            f"{Path(copy.name, _COPY).as_uri()}?mode=ro"
-            if copy
-            else f"{file.absolute().as_uri()}?mode=ro&immutable=1"
-        )
+        uri = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+        if _log_of(file).exists():
+            copy = _private_copy(file, *_version(file))  # deleted once nothing refers to it
+            uri = f"{Path(copy.name, _COPY).as_uri()}?mode=ro"
         # One thread may continue what another began to read.
         with closing(sqlite3.connect(uri, uri=True, timeout=5.0, check_same_thread=False)) as connection:
             connection.row_factory = sqlite3.Row
