@@ -12,7 +12,7 @@ from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.openai.provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Request, TextPiece, ToolSpec
 from crushpy.llm.provider_factory import create_provider
-from crushpy.llm.text_calls import TextCalls
+from crushpy.llm.text_calls import NEXT_STEP, TextCalls
 from crushpy.llm.vendors import Endpoint
 from crushpy.settings.schema import ModelSettings, ProviderSettings, Settings
 
@@ -259,7 +259,7 @@ async def test_history_repeats_calls_as_the_model_wrote_them(llm, provider, form
     assert reply == {"role": "assistant", "content": form}
     assert results["role"] == "user"
     assert results["content"].startswith("<tool_response>\nresult c0")
-    assert results["content"].count("</tool_response>") == form.count('"path"')
+    assert results["content"].count(f"</tool_response>\n{NEXT_STEP}") == form.count('"path"')
 
 
 async def test_another_model_gets_the_calls_of_its_protocol(llm, provider):
