@@ -155,7 +155,7 @@ def open_folder(path: Path) -> Folder:
         os.close(root)
 
 
-def list_names(folder: Path, most: int | None = None) -> list[str] | None:
+def read_names(folder: Path, most: int | None = None) -> list[str] | None:
     """The names in the folder at a resolved path, at most so many; None if it cannot be listed."""
     try:
         with open_folder(folder) as opened, opened.entries() as entries:

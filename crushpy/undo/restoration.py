@@ -14,7 +14,7 @@ from msgspec import structs
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, list_names, open_parent
+from crushpy.security.safe_open import Folder, open_parent, read_names
 from crushpy.undo.object_store import FileSnapshotter
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored
 
@@ -108,7 +108,7 @@ def _keep_full_folders(steps: dict[str, Step]) -> None:
     for step in _deepest_first(steps.values()):
         if step.reason or step.now.kind != "folder" or step.target.kind == "folder":
             continue
-        for name in list_names(Path(step.path)) or ():
+        for name in read_names(Path(step.path)) or ():
             inner = steps.get(f"{step.path}/{name}")
             if inner is None or inner.reason or inner.target.kind != "missing":
                 steps[step.path] = structs.replace(step, reason=f"contains {name}, which stays")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, list_names, open_folder
+from crushpy.security.safe_open import Folder, open_folder, read_names
 from crushpy.security.sanitize import encodable
 from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.files.text_file import TextFile, normalize, split_lines
@@ -95,7 +95,7 @@ def missing(workspace: PathNames, place: NamedPath) -> ToolError:
         target = encodable(str(place.path.readlink()))
         return ToolError(f"{place.shown} is a link to {target}, which does not exist.")
     path, real, what = place.path, place.real, "file"
-    while (names_in_parent := list_names(real.parent, _MAX_COMPARED_NAMES)) is None and real != real.parent:
+    while (names_in_parent := read_names(real.parent, _MAX_COMPARED_NAMES)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
     similar = _similar_names(names_in_parent or [], real.name)
     shown = encodable(workspace.shown(path))
