@@ -375,9 +375,7 @@ async def test_each_vendors_errors_become_ours(said: dict[str, Any], llm: Script
 
 
 @pytest.mark.parametrize("said", TABLE, ids=[said["who"] for said in TABLE])
-def test_the_wait_that_a_vendor_names_is_read(
-    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_that_a_vendor_names_is_read(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: NOW)
     body = json.loads(said["body"])
     inner = body["response"] if isinstance(body, dict) and "response" in body else body
