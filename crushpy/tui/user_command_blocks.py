@@ -23,7 +23,7 @@ class CommandBlock:
         self, view: "Transcript", command: str, running: Running, give: Callable[[str], None] | None = None
     ) -> None:
         self._view, self._command, self._running, self._give = view, command, running, give
-        self._item = ToolItem(new_id(), OWN_COMMAND, command, "running")
+        self._id = new_id()
         self._key: int | None = None
 
     def run(self, commands: OwnCommands) -> None:
@@ -33,23 +33,20 @@ class CommandBlock:
         except CrushpyError as error:
             self._view.add(ErrorItem(error.message, error.hint))
         else:
-            self._show()
+            self._print("")
 
-    def _show(self) -> None:
-        output = self._item.output if self._item.state == "running" else None
-        self._running(self._item.id, self._command, output)
+    def _show(self, item: ToolItem) -> None:
+        self._running(self._id, self._command, item.output if item.state == "running" else None)
         if self._key is None or self._view.item(self._key) is None:  # or another session is shown now
-            self._key = self._view.add(self._item)
+            self._key = self._view.add(item)
         else:
-            self._view.replace(self._key, self._item)
+            self._view.replace(self._key, item)
 
     def _print(self, text: str) -> None:
-        self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, "running", output=text)
-        self._show()
+        self._show(ToolItem(self._id, OWN_COMMAND, self._command, "running", output=text))
 
     def _end(self, display: Terminal, end: End) -> None:
-        self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, end, display)
-        self._show()
+        self._show(ToolItem(self._id, OWN_COMMAND, self._command, end, display))
         if self._give is not None:
             how = f", exit code {display.exit_code}" if display.exit_code else ""
             self._give(f"I ran `{self._command}`{how}:\n{display.output.rstrip()}\n")
