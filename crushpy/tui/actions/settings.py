@@ -55,9 +55,8 @@ class SettingsCommands(CommandGroup):
     async def switch_mode(self, argument: str) -> None:
         """Without a name, the next mode."""
         mode = argument or next_value(MODE_VALUES, self.conversation.approvals.mode)
-        if (
-            chosen := await self.choose_value("switch_mode", mode, self.conversation.approvals.mode)
-        ) is not None:
+        chosen = await self.choose_value("switch_mode", mode, self.conversation.approvals.mode)
+        if chosen is not None:
             await self.conversation.choices.select_mode(cast(Mode, chosen.value))
 
     async def toggle_yolo(self, argument: str) -> None:
