@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
+from textual import events, on
 from textual.binding import Binding
 from textual.content import Content
 
@@ -54,9 +55,7 @@ class ModelsScreen(ListScreen[ListedModel, str | None]):
 
     # --- rows --------------------------------------------------------------------------------------------
 
-    def on_mount(self) -> None:
-        self._load()
-
+    @on(events.Mount)
     @in_worker("load")
     async def _load(self) -> None:
         lists = await asyncio.to_thread(cached_lists, self._settings)
