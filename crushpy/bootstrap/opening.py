@@ -57,7 +57,7 @@ from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool
+from crushpy.tools.base import AnyTool, Workspace
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
 
@@ -178,22 +178,9 @@ class _Opening(msgspec.Struct, frozen=True):
         undo_files = UndoFiles(paths.undo, workspace.cwd, environment.settings.undo)
         recorder = ChangeRecorder(self.store, undo_files, workspace.jobs, session, events)
         user_settings = UserSettings(environment.settings, paths, environment.cwd)
-
-        def make_hooks(approvals: Approvals) -> Hooks:
-            hooks = Hooks()
-            if setup is not None:
-                from crushpy.extensions.hooks.command_hooks import CommandHooks
-
-                hooks = CommandHooks(setup, session, approvals, workspace, events)
-            return self.additions.wrap_hooks(hooks)
-
-        permissions = PermissionOptions(
-            rules,
-            options.interactive or self.additions.answers,
-            options.yolo,
-            environment.guard,
-            make_hooks,
-        )
+        make_hooks = partial(self._hooks, setup, session, workspace, events)
+        asks = options.interactive or self.additions.answers
+        permissions = PermissionOptions(rules, asks, options.yolo, environment.guard, make_hooks)
         approvals = Approvals(permissions, workspace, session, user_settings, events)
         for folder in approvals.folders:
             undo_files.add(folder)
@@ -210,18 +197,51 @@ class _Opening(msgspec.Struct, frozen=True):
             environment.trusted,
             self.additions.origin,
         )
-        spending = Spending(
+        spending = self._spending(services, session, models, events)
+        scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
+        return self._runtime(scope, spending, recorder, toolset, workspaces, undo_files, events)
+
+    def _hooks(
+        self,
+        setup: "HookSetup | None",
+        session: LiveSession,
+        workspace: Workspace,
+        events: EventBus,
+        approvals: Approvals,
+    ) -> Hooks:
+        hooks = Hooks()
+        if setup is not None:
+            from crushpy.extensions.hooks.command_hooks import CommandHooks
+
+            hooks = CommandHooks(setup, session, approvals, workspace, events)
+        return self.additions.wrap_hooks(hooks)
+
+    def _spending(
+        self, services: Services, session: LiveSession, models: Models, events: EventBus
+    ) -> Spending:
+        return Spending(
             self.store,
             session,
-            str(environment.root),
-            lambda: user_settings.current.budget,
+            str(self.environment.root),
+            lambda: services.user_settings.current.budget,
             models.has_price,
-            approvals.ask_to_go_on if services.has_user else None,
+            services.approvals.ask_to_go_on if services.has_user else None,
             events,
         )
-        scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
+
+    def _runtime(
+        self,
+        scope: AgentScope,
+        spending: Spending,
+        recorder: ChangeRecorder,
+        toolset: Toolset,
+        workspaces: Workspaces,
+        undo_files: UndoFiles,
+        events: EventBus,
+    ) -> Runtime:
+        services, options, extensions = scope.services, self.options, self.environment.extensions
         pins = PinService(scope)
-        subagents = Subagents(scope, toolset, environment.extensions.agent)
+        subagents = Subagents(scope, toolset, extensions.agent)
         agent = Agent(scope, toolset.tools, subagents.run, pins)
         return Runtime(
             events,
@@ -233,10 +253,10 @@ class _Opening(msgspec.Struct, frozen=True):
             recorder,
             Limits(options.max_steps, options.max_tokens, options.max_cost),
             spending,
-            paths.worktrees,
+            self.environment.paths.worktrees,
             partial(workspaces.open_worktree, services),
             workspaces.mcp,
-            SlashCommands(environment.extensions, workspaces.mcp, agent, events),
+            SlashCommands(extensions, workspaces.mcp, agent, events),
         )
 
     def _models(self, rules: RuleSet) -> Models:

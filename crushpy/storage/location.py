@@ -38,6 +38,9 @@ class Location:
         self.known_state: FileState | None = None
         """The state of an open file, as far as its changes are known to be a database's own."""
 
+    def listen(self, listener: Callable[[str], None]) -> None:
+        self.notify = listener
+
     @property
     def exists(self) -> bool:
         """False if the first write would create it."""

@@ -64,7 +64,7 @@ class StorageThread:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(listener, text)
 
-        self.location.notify = notify
+        self.location.listen(notify)
 
     async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
         """Runs a job on the thread; again after a lost connection, if `patient`."""
