@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SMALL_WINDOW = 32_768
 """Models whose window is no larger get the profile `small`, unless the settings say otherwise."""
+SMALL_TEMPERATURE = 0.2
+"""In that profile, on this machine: at the usual 0.8 small models invent results and forms of calls."""
 SMALL_REPLY_SHARE = 4
 """In that profile a reply may take this part of the window, if its limit is unknown."""
 
@@ -235,7 +237,13 @@ class Models:
             web_search=self._web_search,
             max_output_tokens=self._longest_reply(session.model, profile),
             effort=self.settings.effort,
+            temperature=self._temperature(session.model, profile),
         )
+
+    def _temperature(self, model: str, profile: Profile) -> float | None:
+        if (own := self.settings.models.get(model)) and own.temperature is not None:
+            return own.temperature
+        return SMALL_TEMPERATURE if profile != "full" and model in self._served else None
 
     def _longest_reply(self, model: str, profile: Profile) -> int | None:
         """A small model may go on until its window is full; a larger one has no limit if it is unknown."""

@@ -39,6 +39,8 @@ class Request(Data, frozen=True):
     max_output_tokens: int | None = None
     effort: str = ""
     """Thinking effort if the model supports it: low, medium, high. Empty: the provider's default."""
+    temperature: float | None = None
+    """How much chance there is in its words, where the protocol has it. None: the server's default."""
     status: str = ""
     """The context status, which is never part of the cached prefix. Empty: none."""
     status_placement: str = "message"

@@ -186,6 +186,9 @@ class ModelSettings(Data, frozen=True):
     """Overrides `profile` for this model."""
     text_calls: bool | None = None
     """Whether tool calls that the model writes into its text are run; unset: if its server is local."""
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """How much chance there is in its words, with OpenAI's chat protocol and Ollama's; unset: 0.2 for a small
+    window on this machine, else as the server does."""
 
 
 class ProviderSettings(Data, frozen=True):

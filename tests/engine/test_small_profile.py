@@ -48,6 +48,7 @@ async def test_small_window_gets_a_short_prompt_and_few_tools(
     assert "background" not in json.dumps(body["tools"])
     assert "Never touch setup.cfg." in body["messages"][0]["content"]
     assert fixed_tokens(body) <= 990, "leaves room for the longer paths of others"
+    assert body["temperature"] == 0.2
 
 
 async def test_larger_window_gets_everything(talks: Talks, llm: ScriptedLLM) -> None:
@@ -56,6 +57,15 @@ async def test_larger_window_gets_everything(talks: Talks, llm: ScriptedLLM) -> 
     await talk.ask("go")
     assert {"ls", "task", "multiedit"} <= set(offered(llm.requests[0].body))
     assert fixed_tokens(llm.requests[0].body) > 2_000
+    assert "temperature" not in llm.requests[0].body
+
+
+@pytest.mark.parametrize("window", [16_000, 64_000])
+async def test_temperature_of_the_settings_is_sent(talks: Talks, llm: ScriptedLLM, window: int) -> None:
+    llm.always("Done.")
+    talk = await talks(flags=flags(window, **{f'models."{MODEL}".temperature': 0.0}))
+    await talk.ask("go")
+    assert llm.requests[0].body["temperature"] == 0
 
 
 @pytest.mark.parametrize(

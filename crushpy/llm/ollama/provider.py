@@ -32,10 +32,11 @@ class OllamaProvider(HttpProvider[None]):
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = self._name(request)
         limits = {"num_ctx": self._endpoint.window, "num_predict": request.max_output_tokens}
+        options = limits | {"temperature": request.temperature}
         body: Json = {
             "model": name,
             "messages": encoded_chat_messages(request, self._histories, OLLAMA),
-            "options": {option: value for option, value in limits.items() if value},
+            "options": {option: value for option, value in options.items() if value is not None},
             # A prompt that does not fit is an error, which makes the engine compact, instead of being cut.
             "truncate": False,
             "shift": False,

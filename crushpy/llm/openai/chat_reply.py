@@ -64,8 +64,7 @@ class ChunkReader(ReplyReader):
         # A server that does not stream sends one complete message.
         delta = as_object(choice.get("delta") or choice.get("message"))
         pieces = [*self._thinking(delta), *self._prose(delta), *_text(delta.get("refusal"))]
-        for call in as_objects(delta.get("tool_calls")):
-            pieces.append(self._call(call))
+        pieces += map(self._call, as_objects(delta.get("tool_calls")))
         self._has_content = self._has_content or bool(pieces)
         return pieces
 

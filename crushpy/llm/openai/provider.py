@@ -110,6 +110,8 @@ class ChatProvider(_OpenAIProvider[ChatQuirks]):
             body[self._output_limit(quirks)] = request.max_output_tokens
         if request.effort:
             body["reasoning_effort"] = request.effort
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
         return body
 
     def _output_limit(self, quirks: ChatQuirks) -> str:
