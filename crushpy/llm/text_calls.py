@@ -21,6 +21,8 @@ FORM = "written"
 ARGUMENT_KEYS = ("arguments", "parameters")
 NEXT_STEP = "If this answers the request, answer it now without a call; else take the next step."
 """Follows each result: small models repeat a call whose result they have."""
+AFTER_ERROR = "Correct this with another call, and write nothing after it."
+"""The same after an error, at which they give up."""
 INDENTS = (2, 4, 0, -1)
 """How models lay out JSON: in lines, or in one line with or without spaces."""
 
@@ -209,4 +211,4 @@ def write_call(call: ToolCall) -> str:
 def write_result(result: ToolResult) -> str:
     """The result of such a call as the text of a user message, which every chat template accepts."""
     text = result.text.replace("</tool_response", r"<\/tool_response")
-    return f"<tool_response>\n{text}\n</tool_response>\n{NEXT_STEP}"
+    return f"<tool_response>\n{text}\n</tool_response>\n{AFTER_ERROR if result.is_error else NEXT_STEP}"

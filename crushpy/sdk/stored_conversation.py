@@ -218,11 +218,8 @@ class RuleBoard(Board):
 def _browse(work: Callable[[SessionBrowser], Awaitable[T]]) -> T:
     async def run() -> T:
         environment = ProjectEnvironment(Path.cwd(), logs=False)
-        store = environment.store()
-        try:
+        async with environment.open_store() as store:
             paths = environment.paths
             return await work(SessionBrowser(store, outputs=paths.outputs, undo=paths.undo))
-        finally:
-            await store.close()
 
     return BACKGROUND.run(run)
