@@ -96,7 +96,7 @@ class Matches:
 
 def _check_pattern(pattern: str, include: str) -> None:
     if not pattern:
-        raise ToolError("The pattern is empty. Use ls or glob to list files.")
+        raise ToolError("The pattern is empty.")
     if "\0" in pattern + include or encodable(pattern + include) != pattern + include:
         raise ToolError("The pattern contains NUL or a lone surrogate, which no text contains.")
     if _LINE_BREAK.search(pattern):

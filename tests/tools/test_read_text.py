@@ -45,8 +45,8 @@ def make_too_large(path: Path) -> None:
 
 
 FAILURES = {
-    "missing": (make_missing, "sub/a.txt does not exist. Use ls or glob to find the file."),
-    "folder": (Path.mkdir, "sub/a.txt is a folder: use ls."),
+    "missing": (make_missing, "sub/a.txt does not exist. Find the file with grep or a command."),
+    "folder": (Path.mkdir, "sub/a.txt is a folder, not a file."),
     "binary": (
         lambda path: path.write_bytes(b"\0\1\2"),
         "sub/a.txt is a binary file (3 bytes), not text. Use bash.",

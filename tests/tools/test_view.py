@@ -176,7 +176,7 @@ async def test_a_broken_image_is_an_error_that_names_it(workspace: Path) -> None
 
 async def test_a_folder_is_for_ls(workspace: Path) -> None:
     (workspace / "src").mkdir()
-    assert await refused(ViewTool(), lend(workspace), file_path="src") == "src is a folder: use ls."
+    assert await refused(ViewTool(), lend(workspace), file_path="src") == "src is a folder, not a file."
 
 
 async def test_a_pipe_is_never_opened(workspace: Path) -> None:

@@ -100,7 +100,7 @@ def missing(workspace: PathNames, place: NamedPath) -> ToolError:
     similar = _similar_names(names_in_parent or [], real.name)
     shown = encodable(workspace.shown(path))
     if not similar:
-        return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
+        return ToolError(f"{shown} does not exist. Find the {what} with grep or a command.")
     names = ", ".join(encodable(workspace.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 

@@ -155,7 +155,7 @@ def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
 
 def _not_regular_error(mode: int, shown: str) -> ToolError:
     if stat.S_ISDIR(mode):
-        return ToolError(f"{shown} is a folder: use ls.")
+        return ToolError(f"{shown} is a folder, not a file.")
     kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
     kind = kinds.get(stat.S_IFMT(mode), "special file")
     return ToolError(f"{shown} is a {kind}, not a file: it is not opened.")
