@@ -375,7 +375,9 @@ async def test_a_background_child_can_go_on_printing_after_the_call(workspace: P
     async with lent(workspace) as context:
         assert "job1" in (await bash(context, child)).text
         (workspace / "go").touch()
-        assert (await context.workspace.jobs.get("job1").read(DEADLINE)).text == "later\n"
+        process = context.workspace.jobs.get("job1").process
+        await process.wait(DEADLINE)
+        assert process.output.take().text == "later\n"
         assert (workspace / "proof").exists()
 
 

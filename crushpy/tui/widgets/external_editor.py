@@ -36,6 +36,7 @@ async def edit_outside(app: App[Any], text: str) -> str:
     # Only the user can read what is in it.
     with tempfile.TemporaryDirectory(prefix="crushpy-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "crushpy.md")
+        path.touch(0o600)
         path.write_text(text, encoding="utf-8")
         await _run(app, [*words, str(path)])
         return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
