@@ -22,10 +22,9 @@ class RecallTool(ReadingTool[RecallArgs]):
     access = ToolAccess("none")
 
     async def run(self, args: RecallArgs, context: CallContext) -> Outcome:
-        if bool(args.query.strip()) == bool(args.message_id.strip()):
-            raise ToolError("Give either query or message_id.")
+        if not (title := args.query.strip() or args.message_id.strip()):
+            raise ToolError("Give words to look for as query, or a message_id.")
         if context.agent.recall is None:
             raise ToolError("There are no earlier messages here.")
         found = await context.agent.recall(args.query.strip(), args.message_id.strip())
-        title = args.query.strip() or args.message_id.strip()
         return Outcome(truncate(found).text, display=Excerpt(f"recall {title}", found))

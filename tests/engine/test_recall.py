@@ -81,6 +81,8 @@ async def test_odd_questions_get_an_answer_and_not_an_error_of_ours(talks: Talks
         assert "inside crushpy" not in answer
         assert "nothing to search for" in answer or "Nothing earlier matches" in answer, query
     assert "There is no message" in await asked(talk, llm, message_id="nobody")
+    assert "about pelicans" in await asked(talk, llm, message_id="nobody", query="pelicans")
+    assert await asked(talk, llm, query=" ") == "Give words to look for as query, or a message_id."
 
 
 async def test_recall_searches_only_its_conversation(talks: Talks, llm: ScriptedLLM) -> None:

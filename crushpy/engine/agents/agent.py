@@ -91,11 +91,11 @@ async def _hidden(store: Store, session: LiveSession) -> Overrides:
 
 
 async def recall(store: Store, session: LiveSession, query: str, message_id: str) -> str:
-    """Text for the model. Messages of the current request are not repeated."""
+    """Text for the model: what `query` finds, else one message. Those of this request are not repeated."""
     shown, session_id = session.in_view(), session.info.id
     edits = await _hidden(store, session)
     try:
-        if message_id:
+        if not query:
             found = await store.messages.get(message_id, within=session_id)
             left = apply_overrides([found], edits)
             if not left:
