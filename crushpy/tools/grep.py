@@ -25,7 +25,7 @@ _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 class GrepArgs(Args, frozen=True):
     pattern: Annotated[str, Meta(description="regular expression")]
-    path: Annotated[str, Meta(description="file or folder")] = "."
+    path: Annotated[str, Meta(description="default: the whole project")] = "."
     include: Annotated[str, Meta(description="only files like *.{ts,tsx}")] = ""
 
 
@@ -37,19 +37,16 @@ class GrepTool(ReadingTool[GrepArgs]):
     async def run(self, args: GrepArgs, context: CallContext) -> Outcome:
         _check_pattern(args.pattern, args.include)
         place, most = context.find(args.path), context.agent.result_chars()
-        notes: tuple[str, ...] = ()
         search = LineSearch(require_ripgrep(), args.pattern, SEARCH_TIMEOUT_S)
+        found = Matches(lambda path: context.workspace.shown(place.path / path), most)
         with explain_errors(context.workspace, place, "searched"):
             try:
                 folder = open_folder(place.real)
             except NotADirectoryError:
-                found = Matches(lambda _: context.workspace.shown(place.path), most)
-                ended = await _search_file(search, place, found)
-                return _format_result(args, found, ended, notes)
+                return _format_result(args, found, await _search_file(search, place, found), ())
             with folder:
                 is_skipped = context.agent.find_skipped(self.name, place.path, place.real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
-                found = Matches(lambda path: context.workspace.shown(place.path / path), most)
                 ended = await search.in_folder(
                     folder, args.include, is_skipped, found.add, lambda: found.total > found.kept
                 )
@@ -65,7 +62,7 @@ async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -
         except NotRegular:
             raise ToolError(f"{place.shown} is not a file or a folder.") from None
         with os.fdopen(handle, "rb"):
-            return await search.in_files(folder, {handle: name}, found.add)
+            return await search.in_files(folder, {handle: ""}, found.add)
 
 
 class Matches:

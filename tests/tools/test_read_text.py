@@ -45,7 +45,7 @@ def make_too_large(path: Path) -> None:
 
 
 FAILURES = {
-    "missing": (make_missing, "sub/a.txt does not exist. Find the file with grep or a command."),
+    "missing": (make_missing, "sub/a.txt does not exist. grep without a path searches the whole project."),
     "folder": (Path.mkdir, "sub/a.txt is a folder, not a file."),
     "binary": (
         lambda path: path.write_bytes(b"\0\1\2"),

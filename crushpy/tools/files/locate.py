@@ -94,13 +94,13 @@ def missing(workspace: PathNames, place: NamedPath) -> ToolError:
     if place.path.is_symlink():
         target = encodable(str(place.path.readlink()))
         return ToolError(f"{place.shown} is a link to {target}, which does not exist.")
-    path, real, what = place.path, place.real, "file"
+    path, real = place.path, place.real
     while (names_in_parent := read_names(real.parent, _MAX_COMPARED_NAMES)) is None and real != real.parent:
-        path, real, what = path.parent, real.parent, "folder"
+        path, real = path.parent, real.parent
     similar = _similar_names(names_in_parent or [], real.name)
     shown = encodable(workspace.shown(path))
     if not similar:
-        return ToolError(f"{shown} does not exist. Find the {what} with grep or a command.")
+        return ToolError(f"{shown} does not exist. grep without a path searches the whole project.")
     names = ", ".join(encodable(workspace.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 
