@@ -19,20 +19,24 @@ from crushpy.util.read_json import as_object, as_text
 FORM = "written"
 """Key of `ToolCall.opaque`: the form of a call that was written as text."""
 ARGUMENT_KEYS = ("arguments", "parameters")
-NEXT_STEP = "If this answers the request, answer it now without a call; else take the next step."
+NEXT_STEP = (
+    "If all that was asked is done, answer now without a call; else change what must change, or make the "
+    "next call."
+)
 """Follows each result: small models repeat a call whose result they have."""
-AFTER_ERROR = "Correct this with another call, and write nothing after it."
-"""The same after an error, at which they give up."""
+AFTER_ERROR = "Make the corrected call, and write nothing after it."
+"""The same after a call that could not be carried out, at which they give up."""
 INDENTS = (2, 4, 0, -1)
 """How models lay out JSON: in lines, or in one line with or without spaces."""
 
 _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
-_OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?(?:\{{(?=\{{))?")
-"""With one of doubled braces, as in the template of Qwen2.5-Coder: `{{"name": ..., "arguments": ...}}`."""
+_WRAPPER = r'(?:\{\s*(?:"type":\s*"function",\s*)?"function":\s*|\{)(?=\{)'
+"""As in the template of Qwen2.5-Coder, `{{"name": ..., "arguments": ...}}`, or as requests list tools."""
+_OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?(?:{_WRAPPER})?")
 _CLOSING = lazy_pattern(rf"(?:\s*\}})*(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
 _BEGINNINGS = (
-    *(f'{{"{key}"' for key in ("name", *ARGUMENT_KEYS)),
+    *(f'{{"{key}"' for key in ("name", "type", "function", *ARGUMENT_KEYS)),
     "```",
     *(f"{mark}{tag}>" for tag in _TAGS for mark in ("<", "</")),
 )
@@ -211,4 +215,5 @@ def write_call(call: ToolCall) -> str:
 def write_result(result: ToolResult) -> str:
     """The result of such a call as the text of a user message, which every chat template accepts."""
     text = result.text.replace("</tool_response", r"<\/tool_response")
-    return f"<tool_response>\n{text}\n</tool_response>\n{AFTER_ERROR if result.is_error else NEXT_STEP}"
+    refused = result.is_error and result.display is None  # a command that failed was carried out
+    return f"<tool_response>\n{text}\n</tool_response>\n{AFTER_ERROR if refused else NEXT_STEP}"

@@ -8,11 +8,11 @@ import pytest
 from conversing import LS, ask, hear, user
 from scripted_llm import Call, Reply, ScriptedLLM
 
-from crushpy.core.messages import Message, Text, ToolCall, ToolResult
+from crushpy.core.messages import Message, Terminal, Text, ToolCall, ToolResult
 from crushpy.llm.openai.provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Request, TextPiece, ToolSpec
 from crushpy.llm.provider_factory import create_provider
-from crushpy.llm.text_calls import NEXT_STEP, TextCalls
+from crushpy.llm.text_calls import AFTER_ERROR, NEXT_STEP, TextCalls
 from crushpy.llm.vendors import Endpoint
 from crushpy.settings.schema import ModelSettings, ProviderSettings, Settings
 
@@ -22,6 +22,8 @@ FENCED = f"```json\n{LINES}\n```"
 TAGGED = f"<tool_call>\n{PLAIN}\n</tool_call>"
 DOUBLED = f"{{{PLAIN}}}}}"
 """As the template of Qwen2.5-Coder shows it, with one brace too many at the end, as it does."""
+WRAPPED = f'{{"type": "function", "function": {PLAIN}}}'
+"""As tools are listed in requests."""
 FORMS = {"fenced": FENCED, "tagged": TAGGED, "bare": PLAIN}
 EDIT = ToolSpec("edit", "Changes a file.", {"type": "object"})
 
@@ -51,6 +53,7 @@ async def test_call_in_text_is_read_in_each_form(llm, provider, kind, chunk):
         f"{TAGGED}\n{TAGGED.replace('src', 'lib')}",
         f"{PLAIN}\n{PLAIN.replace('src', 'lib')}",
         f"{DOUBLED}\n<tool_call>\n{DOUBLED.replace('src', 'lib')}\n</tool_call>",
+        f"<tools>\n{WRAPPED}\n</tools>\n{WRAPPED.replace('src', 'lib')[:-1]}",
         f"```xml\n{TAGGED}\n```\n{PLAIN.replace('src', 'lib').replace('arguments', 'parameters')}",
     ],
 )
@@ -246,6 +249,8 @@ def following(request: Request, heard, model: str = "openai/test") -> Request:
         '<tool_call>\n{"arguments": {"path": "src"}, "name": "ls"}\n</tool_call>',
         '{"parameters":{"path":"src"},"name":"ls"}',
         DOUBLED,
+        WRAPPED,
+        f"<tools>\n{WRAPPED[:-1]}\n</tools>",
         f"```json\n{{{LINES}\n}}\n```",
     ],
 )
@@ -260,6 +265,21 @@ async def test_history_repeats_calls_as_the_model_wrote_them(llm, provider, form
     assert results["role"] == "user"
     assert results["content"].startswith("<tool_response>\nresult c0")
     assert results["content"].count(f"</tool_response>\n{NEXT_STEP}") == form.count('"path"')
+
+
+@pytest.mark.parametrize(
+    ("display", "line"), [(None, AFTER_ERROR), (Terminal("pytest", "1 failed", 1), NEXT_STEP)]
+)
+async def test_a_refused_call_is_to_be_corrected_but_not_a_command_that_failed(
+    llm, provider, display, line
+) -> None:
+    llm.script(Reply(text=FENCED), "done")
+    request = ask()
+    reply, result = answered(await hear(provider, request))
+    failed = ToolResult("c0", "ls", "1 failed", is_error=True, display=display)
+    result = msgspec.structs.replace(result, parts=(failed,))
+    await hear(provider, msgspec.structs.replace(request, messages=(*request.messages, reply, result)))
+    assert llm.requests[1].messages[-1]["content"] == f"<tool_response>\n1 failed\n</tool_response>\n{line}"
 
 
 async def test_another_model_gets_the_calls_of_its_protocol(llm, provider):
