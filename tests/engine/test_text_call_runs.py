@@ -54,7 +54,7 @@ def test_wrong_arguments_in_a_text_call_are_answered_with_the_error(run: Run, ll
     wrong_name, no_object = (request.messages[-1]["content"] for request in llm.requests[1:])
     assert "path" in wrong_name
     assert "JSON" in no_object
-    assert no_object.endswith("Correct this with another call, and write nothing after it.")
+    assert no_object.endswith("Make the corrected call, and write nothing after it.")
 
 
 def test_form_of_calls_is_learnt_and_shown_until_the_model_calls_otherwise(
