@@ -88,7 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if IN_TMP and item.get_closest_marker("outside_tmp"):
             item.add_marker(pytest.mark.skip(reason="the checkout is below /tmp, where the sandbox hides it"))
         mark = item.get_closest_marker("sampled")
-        if mark is not None and mark.kwargs and not ALL:
+        renews = item.config.getoption("update_snapshots", False)
+        if mark is not None and mark.kwargs and not (ALL or renews):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for number, same in enumerate(cases.values()):  # tests of one list begin at different cases
         mark = same[0].get_closest_marker("sampled")
