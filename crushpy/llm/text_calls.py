@@ -23,16 +23,17 @@ NEXT_STEP = (
     "If all that was asked is done, answer now without a call; else change what must change, or make the "
     "next call."
 )
-"""Follows each result: small models repeat a call whose result they have."""
+"""Follows a result: without it small models repeat the call."""
 AFTER_ERROR = "Make the corrected call, and write nothing after it."
-"""The same after a call that could not be carried out, at which they give up."""
+"""Follows the error of a call that was not carried out: without it small models give up."""
 INDENTS = (2, 4, 0, -1)
 """How models lay out JSON: in lines, or in one line with or without spaces."""
 
 _TAGS = ("tool_call", "tools", "function_call")
 _TAG = rf"(?:{'|'.join(_TAGS)})"
 _WRAPPER = r'(?:\{\s*(?:"type":\s*"function",\s*)?"function":\s*|\{)(?=\{)'
-"""As in the template of Qwen2.5-Coder, `{{"name": ..., "arguments": ...}}`, or as requests list tools."""
+"""What may precede the brace of a call: a second brace, as in the template of Qwen2.5-Coder
+(`{{"name": ...}}`), or the object in which requests list tools (`{"type": "function", "function": ...}`)."""
 _OPENING = lazy_pattern(rf"\s*(?:```\w*\s*)?(?:<{_TAG}>\s*)?(?:{_WRAPPER})?")
 _CLOSING = lazy_pattern(rf"(?:\s*\}})*(?:\s*</{_TAG}>)?(?:\s*```(?=\s|$))?")
 _BEGINNINGS = (
@@ -215,5 +216,5 @@ def write_call(call: ToolCall) -> str:
 def write_result(result: ToolResult) -> str:
     """The result of such a call as the text of a user message, which every chat template accepts."""
     text = result.text.replace("</tool_response", r"<\/tool_response")
-    refused = result.is_error and result.display is None  # a command that failed was carried out
+    refused = result.is_error and result.display is None  # a command with an exit code has a display
     return f"<tool_response>\n{text}\n</tool_response>\n{AFTER_ERROR if refused else NEXT_STEP}"

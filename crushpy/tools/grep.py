@@ -62,7 +62,7 @@ async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -
         except NotRegular:
             raise ToolError(f"{place.shown} is not a file or a folder.") from None
         with os.fdopen(handle, "rb"):
-            return await search.in_files(folder, {handle: ""}, found.add)
+            return await search.in_files(folder, {handle: ""}, found.add)  # "": `place` itself
 
 
 class Matches:

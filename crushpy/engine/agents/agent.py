@@ -91,7 +91,8 @@ async def _hidden(store: Store, session: LiveSession) -> Overrides:
 
 
 async def recall(store: Store, session: LiveSession, query: str, message_id: str) -> str:
-    """Text for the model: what `query` finds, else one message. Those of this request are not repeated."""
+    """The messages that `query` finds, or the one with `message_id`, as text for the model. A search leaves
+    out the messages of the current request."""
     shown, session_id = session.in_view(), session.info.id
     edits = await _hidden(store, session)
     try:
