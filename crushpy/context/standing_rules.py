@@ -280,11 +280,13 @@ def _sentences(
     follows a heading is a document: it has rules only below labels, and below headings that are one. What
     leads a list is carried with each item, not alone."""
     masked = _hide(text)
-    head, labelled_head, ruling, foreign = "", False, "", False
+    head, labelled_head, ruling, foreign, in_list = "", False, "", False, False
     for (start, end, is_item), (*_, leads_list) in pairwise([*_paragraphs(masked), (0, 0, False)]):
         shown, written = masked[start:end], text[start:end]
         before, colon, after = shown.replace("：", ":").partition(":")
-        if not is_item:
+        explains = in_list and not is_item and masked[start - 1] in " \t"  # an item, which goes on
+        in_list = is_item or explains
+        if not in_list:
             heading = _HEADING.match(shown) is not None
             opens = (bool(colon) and not after.strip()) or heading
             first = ([(0, 0), *_split(shown)])[-1][0] if opens else 0
@@ -300,7 +302,7 @@ def _sentences(
             continue
         elif head and is_item:  # the item of a list means little without its head: "Never:"
             yield f"{head}\n{written}", ruling + shown, False
-        elif not labelled_head:
+        elif explains or not labelled_head:
             yield from (
                 (written[first:last], shown[first:last], False)
                 for first, last in _split(shown)

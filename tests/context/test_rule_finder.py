@@ -261,6 +261,11 @@ def test_sentences_are_told_apart_without_capital_letters() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
+        ("Look at the wiki. if you're not sure ask me", True),
+        ("I'm not sure about the type, look it up", False),
+        ("can we make sure this never happens again?", True),
+        ("I think you are overengineering this", True),
+        ("Is this overengineering?", False),
         ("Can we not use eval?", True),
         ("Should we always use eval?", False),
         ("I think it's better not to store names in the cache.", True),

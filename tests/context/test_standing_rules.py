@@ -158,6 +158,11 @@ def test_a_list_below_a_label_or_a_phrase_is_a_list_of_rules() -> None:
     ]
 
 
+def test_a_list_below_a_label_goes_on_after_the_text_of_an_item() -> None:
+    text = "Layout to enforce:\n- sorted by date\n  as in old/. Never move them.\n\n- index.jsonl wins\nDone."
+    assert rules(text) == ["sorted by date", "Never move them.", "index.jsonl wins"]
+
+
 def test_a_rule_has_the_id_and_the_time_of_its_message() -> None:
     (rule,) = book("Never push to main.")
     assert (rule.number, rule.message_id, rule.at) == (1, "m1", 1_700_000_001.0)
