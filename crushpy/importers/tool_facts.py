@@ -2,9 +2,7 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,9 +19,10 @@ from crushpy.core.messages import (
     TouchedFile,
 )
 from crushpy.importers.foreign import listing
+from crushpy.util.data_table import read_table
 from crushpy.util.read_json import as_object, as_text
 
-_TOOLS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("tool_kinds.toml").read_text())
+_TOOLS = read_table(__file__, "tool_kinds", dict[str, list[str]])
 _KINDS = {name: kind for kind, names in _TOOLS.items() for name in names}
 """What a tool of another agent does, by its name in lower case."""
 _MAX_DIFF_LINES = 400

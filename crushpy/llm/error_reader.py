@@ -4,13 +4,14 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from crushpy.core.messages import Json
 from crushpy.llm import errors
+from crushpy.util.data_table import read_table
+from crushpy.util.lazy_pattern import lazy_pattern
 
 TEXT_LIMIT = 600
 
@@ -23,13 +24,10 @@ class ErrorTable(msgspec.Struct):
     patterns: dict[str, list[str]]
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
-
-
-_TABLE = msgspec.toml.decode(Path(__file__).with_name("error_patterns.toml").read_bytes(), type=ErrorTable)
-_PATTERNS = {meaning: _compile("|".join(patterns)) for meaning, patterns in _TABLE.patterns.items()}
-_LIMITS = [_compile(pattern.replace("#", r"(\d[\d,_]{0,20})")) for pattern in _TABLE.limits]
+_FLAGS = re.IGNORECASE | re.DOTALL
+_TABLE = read_table(__file__, "error_patterns", ErrorTable)
+_PATTERNS = {meaning: lazy_pattern("|".join(texts), _FLAGS) for meaning, texts in _TABLE.patterns.items()}
+_LIMITS = [lazy_pattern(text.replace("#", r"(\d[\d,_]{0,20})"), _FLAGS) for text in _TABLE.limits]
 
 
 class ErrorSource(msgspec.Struct, frozen=True):

@@ -2,12 +2,12 @@
 
 import os
 import re
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from crushpy.core.messages import Data
+from crushpy.util.data_table import read_table
 
 
 class Vendor(Data, frozen=True):
@@ -26,7 +26,7 @@ class Vendor(Data, frozen=True):
     port: int | None = None
 
 
-_ROWS = msgspec.toml.decode(Path(__file__).with_name("vendors.toml").read_bytes(), type=dict[str, Vendor])
+_ROWS = read_table(__file__, "vendors", dict[str, Vendor])
 VENDORS = {name: msgspec.structs.replace(row, name=name) for name, row in _ROWS.items()}
 PROVIDERS = [vendor for vendor in VENDORS.values() if vendor.default_model]
 """Those whose keys are found automatically, in order of preference for the default model."""

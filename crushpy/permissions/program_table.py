@@ -1,12 +1,12 @@
 """The table of programs: all that crushpy knows about single programs, read from `programs.toml`."""
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from crushpy.core.messages import Data
+from crushpy.util.data_table import read_table
 
 Options = Annotated[str, msgspec.Meta(pattern=r"^(-\S+(\s+|$))*$")]
 """As in a shell, separated by blanks: `-ab` are two letters, `--all` is a long option."""
@@ -146,10 +146,10 @@ class Program(Data, frozen=True, forbid_unknown_fields=True):
         return self.plain or bool(self.reads)
 
 
-def read_programs(text: bytes) -> dict[str, Program]:
-    """The rows by name. Raises ValueError for a wrong row, and for two about one program."""
+def read_programs(chapters: dict[str, dict[str, Program]]) -> dict[str, Program]:
+    """The rows by name. Raises ValueError if two are about one program, or one refers to none."""
     rows: dict[str, Program] = {}
-    for chapter in msgspec.toml.decode(text, type=dict[str, dict[str, Program]]).values():
+    for chapter in chapters.values():
         for names, row in chapter.items():
             for name in names.split(", "):
                 if name in rows:
@@ -160,7 +160,7 @@ def read_programs(text: bytes) -> dict[str, Program]:
     return rows
 
 
-PROGRAMS = read_programs(Path(__file__).with_name("programs.toml").read_bytes())
+PROGRAMS = read_programs(read_table(__file__, "programs", dict[str, dict[str, Program]]))
 _UNKNOWN = Program()
 
 

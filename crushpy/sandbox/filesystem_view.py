@@ -8,8 +8,6 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-import msgspec
-
 from crushpy.core.access import Privileges
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
@@ -20,6 +18,7 @@ from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.sanitize import clean
+from crushpy.util.data_table import read_table
 from crushpy.util.posix import lock_file
 
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
@@ -91,8 +90,7 @@ class _Cache(Data, frozen=True):
     """What precedes the place in the variable."""
 
 
-_TABLE = Path(__file__).with_name("caches.toml").read_bytes()
-_CACHES = msgspec.toml.decode(_TABLE, type=dict[str, tuple[_Cache, ...]])["caches"]
+_CACHES = read_table(__file__, "caches", dict[str, tuple[_Cache, ...]])["caches"]
 
 
 def _has_or_makes(home: Path, cache: _Cache) -> bool:

@@ -10,10 +10,9 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
+from crushpy.util.data_table import read_table
 from crushpy.util.posix import registered_home
 
 _SLOW_FOLDERS = frozenset(
@@ -40,8 +39,7 @@ class HiddenPlaces(Data, frozen=True):
 
 @cache
 def hidden_places() -> HiddenPlaces:
-    text = Path(__file__).with_name("hidden_places.toml").read_bytes()
-    return msgspec.toml.decode(text, type=HiddenPlaces)
+    return read_table(__file__, "hidden_places", HiddenPlaces)
 
 
 def secrets(home: Path) -> Iterator[str]:

@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
 from crushpy.security.safe_git import git_output, parse_settings
 from crushpy.security.safe_open import open_regular
+from crushpy.util.data_table import read_table
 from crushpy.util.lazy_pattern import lazy_pattern
 
 _READ_ONLY = ("hooks", "info/attributes")
@@ -195,8 +194,7 @@ _MAX_HOOK_FOLDERS = 50
 _COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _NOTABLE = lazy_pattern(r"(?is)remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|user\..*")
-_TABLE = Path(__file__).with_name("harmless_git_keys.toml").read_bytes()
-_HARMLESS_KEYS = msgspec.toml.decode(_TABLE, type=dict[str, str])
+_HARMLESS_KEYS = read_table(__file__, "harmless_git_keys", dict[str, str])
 """Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
 _DRIVER = lazy_pattern(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
 _MACRO = lazy_pattern(rb"^\[attr\](\S+)(.*)", re.MULTILINE)

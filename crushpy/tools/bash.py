@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from crushpy.core.access import Access, Privileges, ToolAccess
@@ -17,6 +16,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process import Process, cannot_kill
+from crushpy.util.data_table import read_table
 
 _SEARCHED_CHARS = 20_000
 """Characters at the end of the output that are searched for errors."""
@@ -25,8 +25,7 @@ _SEARCHED_CHARS = 20_000
 @cache
 def _failures() -> dict[str, re.Pattern[str]]:
     """What commands print if the sandbox refuses something, by its kind."""
-    raw = Path(__file__).with_name("sandbox_failures.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, list[str]])
+    table = read_table(__file__, "sandbox_failures", dict[str, list[str]])
     flags = re.IGNORECASE | re.MULTILINE
     return {kind: re.compile("|".join(patterns), flags) for kind, patterns in table.items()}
 

@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 
 from crushpy.permissions.options import Argument, read_arguments
@@ -24,7 +25,7 @@ PATTERNS = ("unread", "safe", "risky_operands", "risky_text")
 )
 def test_loading_refuses_a_wrong_table(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        read_programs(text.encode())
+        read_programs(msgspec.toml.decode(text, type=dict[str, dict[str, Program]]))
 
 
 def test_every_regular_expression_of_the_table_compiles() -> None:

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import msgspec
-
 from crushpy.core.access import Privileges
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
@@ -21,6 +19,7 @@ from crushpy.sandbox.hidden_paths import secrets
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
+from crushpy.util.data_table import read_table
 
 ESCAPED = "ESCAPED"
 
@@ -30,9 +29,7 @@ def attempt_script(action: str) -> str:
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
 
 
-ESCAPES = msgspec.toml.decode(
-    Path(__file__).with_name("escapes.toml").read_bytes(), type=dict[str, dict[str, str]]
-)
+ESCAPES = read_table(__file__, "escapes", dict[str, dict[str, str]])
 """What each attempt does, by kind and name."""
 _ESCAPE_TIMEOUT_S = 30
 

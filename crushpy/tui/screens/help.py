@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
-import msgspec
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -16,6 +14,7 @@ from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.key_bar import key_name
 from crushpy.tui.widgets.prompt_queue import QueueView
+from crushpy.util.data_table import read_table
 
 MIN_COLUMNS_FOR_TABLE = 60
 """In a narrower terminal an explanation is shown below its command."""
@@ -28,9 +27,7 @@ KeyRow = tuple[str, str]
 @cache
 def help_rows() -> dict[str, tuple[KeyRow, ...]]:
     """The rows of `help.toml`, by place."""
-    return msgspec.toml.decode(
-        Path(__file__).with_name("help.toml").read_bytes(), type=dict[str, tuple[KeyRow, ...]]
-    )
+    return read_table(__file__, "help", dict[str, tuple[KeyRow, ...]])
 
 
 def key_places() -> dict[str, tuple[KeyRow, ...]]:
