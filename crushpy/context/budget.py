@@ -3,8 +3,9 @@
 Our own token counts are converted into the provider's by comparing its reports with our counts.
 """
 
-import json
 from collections.abc import Sequence
+
+import msgspec
 
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Data
@@ -250,4 +251,4 @@ def status_text(budget: Budget, moment: str = "", depth: int = 0, budget_left: s
         facts["window_known"] = False
     more = {"branch_depth": depth, "budget_left": budget_left, "moment": moment}
     facts |= {name: value for name, value in more.items() if value}
-    return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"
+    return f"<{TAG}>{msgspec.json.encode(facts).decode()}</{TAG}>"

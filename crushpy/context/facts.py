@@ -35,6 +35,8 @@ COMMAND_START = (
     r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )
 """A pattern for the start of a command, with what may precede its name."""
+_TEST_WORDS = lazy_pattern("est|spec|tox|nox|trial|mocha|ava|karma|unit|bats|busted|cypress|check|verify")
+"""Every match of `_TESTS`, whose compilation takes long, contains one of them."""
 _TESTS = lazy_pattern(
     rf"{COMMAND_START}(?:"
     r"(?:pytest|py\.test|tox|nox|unittest|trial|nosetests|jest|vitest|mocha|ava|karma|rspec|phpunit|pest|ctest"
@@ -147,7 +149,8 @@ def command_of(call: ToolCall, result: ToolResult) -> Command | None:
         job = (str(call.args.get("job_id", "")), text) if ended else None
     exit_code = shown.exit_code if shown else None
     output = shown.output if shown else result.text
-    is_test = not background and _TESTS.search(text[:SEARCHED_CHARS]) is not None
+    searched = "" if background else text[:SEARCHED_CHARS]
+    is_test = _TEST_WORDS.search(searched) is not None and _TESTS.search(searched) is not None
     return Command(text, result.is_error, exit_code, note, background, job, is_test, output=output)
 
 

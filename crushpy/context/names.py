@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 
 from crushpy.util.lazy_pattern import lazy_pattern
 
@@ -29,7 +29,7 @@ _WORD = lazy_pattern(r"[\w-]+")
 @cache
 def generic_names() -> frozenset[str]:
     """Names of many projects, which say nothing about one."""
-    return frozenset((files("crushpy.context") / "generic_names.txt").read_text("utf-8").split())
+    return frozenset(Path(__file__).with_name("generic_names.txt").read_text("utf-8").split())
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """Messages as text: for a summariser to read, and for a child session to start with."""
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -65,6 +64,8 @@ def message_text(message: Message, override: MessageOverride | None = None) -> s
             case Text():
                 blocks.append(f"[{message.role} {message.id}]\n{body(part.text)}")
             case ToolCall():
+                import json  # not needed to start a conversation
+
                 args = part.bad_json or json.dumps(part.args, ensure_ascii=False)
                 blocks.append(f"[calls {_name(part.name)}] {body(args)}")
             case ToolResult():

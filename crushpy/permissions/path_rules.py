@@ -12,7 +12,9 @@ from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import GUARDED_NAMES, WORKTREES
 from crushpy.permissions.rules import FOLDER, READ, RIGHTS, WRITE, Rule, RuleSet, compiled, escaped
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
+from crushpy.util.lazy_pattern import lazy_pattern
 
+_LITERAL_HEAD = lazy_pattern(r"/([^*?\[\]\\!#]*)")
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
 
 
@@ -198,6 +200,12 @@ def _as_lines(pattern: str, root: str, *, forbids: bool) -> tuple[set[str], str]
 def _match_line(line: str, path: str, reads: bool, forbids: bool) -> bool:
     if forbids and _IGNORES_CASE:
         line, path = line.casefold(), path.casefold()
+    if (literal := _LITERAL_HEAD.match(line)) and "//" not in line:  # pathspec takes long to load
+        head = literal[1].rstrip()
+        if not f"{path}/".startswith(head):
+            return False
+        if path.startswith(head) and head.endswith("/") and line == f"/{head}**":
+            return True
     spec = compiled(line)
     if spec is None:
         return forbids

@@ -89,11 +89,17 @@ class ChangeRecorder:
         from crushpy.permissions.rules import RuleSet
         from crushpy.sandbox.repository import runs_no_program
 
-        # What needs no rule only reads; so does git, if the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
         workspace = self._files.workspace
-        guard = ExecutionContext(trusted=runs_no_program(workspace))
-        return decide((access,), RuleSet(), workspace, guard=guard).verdict != "allow"
+
+        def only_reads(*, trusted: bool) -> bool:  # then it needs no rule
+            guard = ExecutionContext(trusted=trusted)
+            return decide((access,), RuleSet(), workspace, guard=guard).verdict == "allow"
+
+        if only_reads(trusted=False):
+            return False
+        # Neither does git, if the repository's settings name no program.
+        return not ("git" in command and runs_no_program(workspace) and only_reads(trusted=True))
 
     # --- turns -------------------------------------------------------------------------------------------
 
