@@ -84,7 +84,7 @@ main()
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
-def test_nothing_of_an_extra_is_needed_without_it(
+def test_the_package_works_without_an_extra(
     workspace: Path, args: tuple[str, ...], status: int, said: str
 ) -> None:
     done = subprocess.run(

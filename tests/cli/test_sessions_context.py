@@ -140,9 +140,7 @@ def test_a_session_that_is_open_elsewhere_is_listed_but_not_edited(
     assert context(cli, session, "--drop", result)["tokens_freed"] > 0, "a dead holder's lease is taken over"
 
 
-def test_what_repeats_a_dropped_text_is_named_and_dropped_with_also(
-    run: Run, cli: Cli, llm: ScriptedLLM
-) -> None:
+def test_a_repeated_dropped_text_is_named_and_dropped_with_also(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script("I shall use key-4711-hush.", "Yes.")
     session = run("The key is key-4711-hush.").result["session_id"]
     prompt, reply = (message["id"] for message in messages(cli, session))

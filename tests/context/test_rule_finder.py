@@ -222,7 +222,7 @@ def test_of_sixty_ordinary_tasks_at_most_one_is_taken_as_a_rule() -> None:
 
 
 @pytest.mark.parametrize("text", RULES.splitlines())
-def test_what_people_say_is_taken_as_a_rule(text: str) -> None:
+def test_everyday_wording_of_a_rule_is_found(text: str) -> None:
     assert found(text) == [text]
 
 

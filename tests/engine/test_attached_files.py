@@ -58,7 +58,7 @@ async def test_a_mention_in_a_steering_prompt_attaches(talks: Talks, llm: Script
 @pytest.mark.parametrize(
     "text", ["use @pytest.fixture", "mail to me@src/tax.py", "@src and @missing.py", "see @blob.bin"]
 )
-async def test_what_is_not_a_text_file_stays_text(
+async def test_a_mention_of_no_text_file_stays_text(
     talks: Talks, llm: ScriptedLLM, workspace: Path, text: str
 ) -> None:
     (workspace / "blob.bin").write_bytes(b"\0\1" * 100)

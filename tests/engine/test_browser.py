@@ -196,7 +196,7 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_others_go_deeper(
     assert all(row.under == "" or order.index(row.under) < order.index(name) for name, row in rows.items())
 
 
-async def test_what_was_undone_is_a_fork_and_its_parent_the_tip(
+async def test_an_undone_child_is_a_fork_and_its_parent_the_tip(
     store: Store, library: SessionBrowser
 ) -> None:
     root = await begun(store)

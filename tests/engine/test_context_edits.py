@@ -152,7 +152,7 @@ async def test_a_boundary_after_drops_neither_summarises_them_nor_keeps_them_as_
     assert "planted-400" in await asked(talk, llm, "all of it")
 
 
-async def test_what_is_dropped_in_a_child_stays_dropped_when_the_compaction_is_undone(
+async def test_a_message_dropped_in_a_child_stays_dropped_when_the_compaction_is_undone(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
@@ -401,7 +401,7 @@ async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_cu
     assert "vault" not in results[1] and "cut by the user" in results[1]
 
 
-async def test_what_is_dropped_in_a_branch_is_not_returned_with_it(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_a_message_dropped_in_a_branch_is_not_returned_with_it(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     assert await talk.conversation.context.open_branch("look aside")
     llm.script("The answer inside.", "The answer with hush.")

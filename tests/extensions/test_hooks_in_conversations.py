@@ -227,7 +227,7 @@ async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> 
     assert talk.conversation.approvals.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
 
 
-async def test_what_a_hook_adds_to_a_prompt_says_so_and_sets_no_rule(
+async def test_a_hook_addition_to_a_prompt_says_so_and_sets_no_rule(
     talks: Talks, llm: ScriptedLLM, home: Path
 ) -> None:
     configure(home / "hooks.json", {"UserPromptSubmit": "echo Never push to main."})

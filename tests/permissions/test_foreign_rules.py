@@ -74,7 +74,7 @@ def test_a_foreign_rule_counts_inside(rule: str, workspace: Path) -> None:
     assert judge(writing(workspace / "src" / "a.py"), foreign(rule), workspace).verdict == "allow"
 
 
-def test_what_no_rule_covers_inside_asks_still(workspace: Path) -> None:
+def test_a_call_inside_asks_when_no_rule_covers_it(workspace: Path) -> None:
     assert judge(writing(workspace / "a.py"), foreign(), workspace).verdict == "ask"
     assert judge(writing(workspace / "a.py"), foreign(), workspace, yolo=True).verdict == "allow"
     assert judge(running("make"), foreign(), workspace, RULES_DECIDE).verdict == "ask"

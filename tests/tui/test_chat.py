@@ -456,7 +456,7 @@ async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
         await app.sees("test-model", "anybody there?", "Now I am.")
 
 
-async def test_what_was_sent_before_opening_failed_returns_to_the_prompt(start: Start, home: Path) -> None:
+async def test_a_sent_prompt_returns_when_opening_fails(start: Start, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("model = [")
     async with start(wait=False, prompt="look at this") as app:
