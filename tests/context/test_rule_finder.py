@@ -266,6 +266,8 @@ def test_sentences_are_told_apart_without_capital_letters() -> None:
         ("can we make sure this never happens again?", True),
         ("I think you are overengineering this", True),
         ("Is this overengineering?", False),
+        ("Please fix it. We no longer support Python 3.8.", True),
+        ("The page no longer works.", False),
         ("Can we not use eval?", True),
         ("Should we always use eval?", False),
         ("I think it's better not to store names in the cache.", True),
