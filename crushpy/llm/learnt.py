@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 
 import msgspec
 
@@ -16,6 +17,8 @@ from crushpy.security.private_files import locked, write_private
 
 log = logging.getLogger(__name__)
 
+WRITE_DELAY_S = 2.0
+"""Changes within that time are written together."""
 LOCK_TIMEOUT_S = 5.0
 """For another process that writes the file."""
 MAX_RATIOS = 5
@@ -62,6 +65,9 @@ class LearntModels:
         """Without a file, facts last as long as this object."""
         self._file = file
         self._writer: ThreadPoolExecutor | None = None
+        self._waiting: list[tuple[str, str, Change]] = []
+        """To be written; every reply may change a ratio."""
+        self._closing = Event()
         self.problem = ""
         """Why the file is not used, for the user."""
 
@@ -86,9 +92,11 @@ class LearntModels:
             return
         self._models.setdefault(model, {})[server] = change(before)
         if self._file is not None:
+            self._waiting.append((model, server, change))
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learnt")
-            self._writer.submit(self._write, self._file, model, server, change)
+            if len(self._waiting) == 1:
+                self._writer.submit(self._write, self._file)
 
     def current(self, address_of: Callable[[str], str]) -> dict[str, LearntModel]:
         """The models whose window or form of calls was learnt from their current server, by name."""
@@ -97,6 +105,7 @@ class LearntModels:
 
     def close(self) -> None:
         """Wait until all changes are written."""
+        self._closing.set()
         if self._writer is not None:
             self._writer.shutdown()
 
@@ -114,13 +123,16 @@ class LearntModels:
             self.problem = f"{self._file} is damaged ({error}): learnt windows are discarded."
         return LearntFile()
 
-    def _write(self, file: Path, model: str, server: str, change: Change) -> None:
-        """Runs on the writer thread. After a failure the change holds for this process only."""
+    def _write(self, file: Path) -> None:
+        """Runs on the writer thread. After a failure the changes hold for this process only."""
+        self._closing.wait(WRITE_DELAY_S)
+        changes, self._waiting = self._waiting, []
         try:
             with locked(file.with_name(f"{file.name}.lock"), LOCK_TIMEOUT_S):
                 found = self._read()
-                servers = found.models.setdefault(model, {})
-                servers[server] = change(servers.get(server, _NOTHING))
+                for model, server, change in changes:
+                    servers = found.models.setdefault(model, {})
+                    servers[server] = change(servers.get(server, _NOTHING))
                 write_private(file, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         except (OSError, TimeoutError) as error:
             log.info("%s was not written: %s", file, error)
