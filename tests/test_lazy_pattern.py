@@ -26,9 +26,10 @@ def test_a_lazy_pattern_finds_what_the_compiled_one_finds() -> None:
 
 @pytest.mark.parametrize("module", USERS)
 def test_the_lazy_patterns_of_a_module_compile(module: str) -> None:
-    patterns = [
-        value for value in vars(importlib.import_module(module)).values() if isinstance(value, LazyPattern)
-    ]
+    values: list[object] = []
+    for value in vars(importlib.import_module(module)).values():
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    patterns = [value for value in values if isinstance(value, LazyPattern)]
     assert patterns
     for pattern in patterns:
         assert pattern.pattern  # pyright: ignore[reportUnknownMemberType]
