@@ -54,6 +54,8 @@ MAX_UNDRAWN_BYTES = 4000
 TOLERATED_LAG_S = 0.1
 """A busy machine delays answers too."""
 LOST_ANSWER_S = 5.0
+FAST_ASK_S = 0.25
+"""Time between two questions to a terminal that has drawn `MAX_UNDRAWN_BYTES` without a delay."""
 
 _HELD_BACK = len(BRACKETED_PASTE_END) - 1
 _MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -78,7 +80,8 @@ class AdaptedApp(App[object]):
     """An app with our keyboard reader, crash report and colour filters."""
 
     _asked_at = _answered_at = _lag = 0.0
-    _asked_after = 0
+    _asked_after = _asked_about = 0
+    _is_fast = False
     _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
 
@@ -106,8 +109,10 @@ class AdaptedApp(App[object]):
         if waited > LOST_ANSWER_S:
             self._lag = 0.0
         if self._asked_at <= self._answered_at or waited > LOST_ANSWER_S:
-            self._asked_at, self._asked_after = now, written
-            write_to_terminal(self, "\x1b[6n")
+            if not self._is_fast or waited > FAST_ASK_S:
+                self._asked_about = written - self._asked_after
+                self._asked_at, self._asked_after = now, written
+                write_to_terminal(self, "\x1b[6n")
         elif waited > self._least_wait + (0.0 if slow else TOLERATED_LAG_S):
             self._lag = max(self._lag, waited - self._least_wait)
             if written - self._asked_after > MAX_UNDRAWN_BYTES:
@@ -119,6 +124,9 @@ class AdaptedApp(App[object]):
         waited = self._answered_at - self._asked_at
         self._least_wait = min(self._least_wait, waited)
         self._lag = max(waited - self._least_wait, 0.9 * min(self._lag, MAX_FRAME_S))  # it calms down slowly
+        self._is_fast = self._lag <= TOLERATED_LAG_S and (
+            self._is_fast or self._asked_about > MAX_UNDRAWN_BYTES
+        )
 
     def describe_crash(self, error: BaseException | None) -> str:
         """The text to print after an unexpected error has ended the app."""
