@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -118,7 +119,9 @@ class Jobs(msgspec.Struct, eq=False):
         if self._confinement is None and self._warm_up_task is None:
             from crushpy.sandbox.finding import working_sandbox
 
-            await asyncio.to_thread(working_sandbox)
+            trying = asyncio.get_running_loop().run_in_executor(None, working_sandbox)
+            import_module("crushpy.sandbox.confinement")  # while the sandbox is tried
+            await trying
             with suppress(Exception):  # the command will report it
                 self.confinement.supervisor(Privileges())
 
