@@ -15,6 +15,7 @@ from support.variables import variables
 from crushpy.core.errors import CrushpyError
 from crushpy.llm.vendors import PROVIDERS
 from crushpy.settings.schema import Settings
+from crushpy.tui.screens import connect
 from crushpy.tui.screens.connect import ConnectScreen, model_sources
 
 
@@ -40,11 +41,12 @@ async def test_a_key_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -
         assert screen.results == ["openai/gpt-5.6"]
 
 
-async def test_missing_provider_cannot_be_chosen() -> None:
-    async def check(model: str) -> str:
+async def test_missing_provider_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def probe(model: str, settings: Settings) -> str:
         raise AssertionError(model)
 
-    async with shown(ConnectScreen(Settings(), "anthropic", check)) as screen:
+    monkeypatch.setattr(connect, "probe_model", probe)
+    async with shown(ConnectScreen(Settings(), "anthropic")) as screen:
         assert "demo/tour" not in screen.text  # the argument filters
         await screen.press("f5")
         assert screen.results == []
@@ -56,7 +58,7 @@ async def test_trying_says_how_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     ready = asyncio.Event()
 
-    async def check(model: str) -> str:
+    async def probe(model: str, settings: Settings) -> str:
         tried.append(model)
         await ready.wait()
         answer = answers.pop(0)
@@ -64,8 +66,9 @@ async def test_trying_says_how_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
             raise answer
         return answer
 
+    monkeypatch.setattr(connect, "probe_model", probe)
     monkeypatch.setenv("XAI_API_KEY", "x")
-    async with shown(ConnectScreen(Settings(), "xai", check)) as screen:
+    async with shown(ConnectScreen(Settings(), "xai")) as screen:
         await screen.pilot.press("f5")
         await screen.until(lambda: "Trying xai/grok-4.7" in screen.text)
         ready.set()

@@ -1,7 +1,6 @@
 """How to connect a model: what to set for each provider, what is set already, and whether it works."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from itertools import groupby
 
 from textual import events, on, work
@@ -51,9 +50,6 @@ def key_screen(provider: str) -> LineScreen:
     hint = "It goes into the system's keyring. Without one, you are asked where to keep it."
     return LineScreen(f"Key for {one_line(provider)}", SecretField(), hint, checked_key)
 
-
-TryModel = Callable[[str], Awaitable[str]]
-"""Tries a model: returns a message if it works, raises CrushpyError with the reason if not."""
 
 RESTART = "Then restart crushpy from that shell: a running program does not see new variables."
 
@@ -140,11 +136,10 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
     heading = "Connect a model"
     one_click = False
 
-    def __init__(self, settings: Settings, provider: str = "", check: TryModel | None = None) -> None:
+    def __init__(self, settings: Settings, provider: str = "") -> None:
         super().__init__()
         self.initial_filter = provider
         self._settings = settings
-        self._check: TryModel = check or (lambda model: probe_model(model, settings))
         self.all_rows = model_sources(settings)
         self._servers: list[ModelSource] = []
         """Servers found on this machine."""
@@ -233,7 +228,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             return
         self._show_outcome(row, None, f"Trying {row.model} …")
         try:
-            self._show_outcome(row, True, await self._check(row.model))
+            self._show_outcome(row, True, await probe_model(row.model, self._settings))
         except CrushpyError as error:
             self._show_outcome(row, False, str(error))
 
