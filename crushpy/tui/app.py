@@ -14,11 +14,11 @@ from crushpy.core.app_commands import APP_COMMANDS, BY_ACTION
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
-from crushpy.tui.notify import save_title
+from crushpy.tui.notify import PUSH_TITLE
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.terminal.terminal_features import count_colours, guess_light_background
-from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported
+from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported, write_to_terminal
 from crushpy.tui.themes import OWN_THEMES, STRIP_DARK, STRIP_LIGHT, TERMINAL_THEMES, fitting_theme
 from crushpy.util.processes import ENDING_SIGNALS
 
@@ -119,7 +119,7 @@ class CrushpyApp(AdaptedApp):
         loop = asyncio.get_running_loop()
         for number in ENDING_SIGNALS:
             loop.add_signal_handler(number, self._leave, number)
-        save_title(self)
+        write_to_terminal(self, PUSH_TITLE)
         self.set_timer(GC_RESTART_S, gc.enable)
 
     def on_background_reported(self, event: BackgroundReported) -> None:

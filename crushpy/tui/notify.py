@@ -47,10 +47,6 @@ def set_title(app: App[object], text: str) -> None:
     write_to_terminal(app, f"\x1b]2;{one_line(text)[:80]}\x07")
 
 
-def save_title(app: App[object]) -> None:
-    write_to_terminal(app, PUSH_TITLE)
-
-
 def restore_title() -> None:
     """Restores the saved title, after the app has released the terminal and can no longer write to it."""
     terminal = sys.__stderr__
