@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -38,7 +38,7 @@ def get_command(
     path = setting_keys.parse_key(key)
     loaded = load_here()
     if setting_keys.find_leaf(path):
-        value = _display(loaded, path)
+        value = loaded.shown_value(path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
     else:
         _require_table(path)
@@ -132,9 +132,8 @@ def _list_rows(loaded: Loaded, everything: bool = False) -> list[dict[str, Any]]
         set_paths[setting_keys.general(path)].append(path)
     for leaf in setting_keys.leaves().values():
         details = {"description": leaf.description, "allowed": leaf.allowed}
-        shown = {
-            path: value for path in set_paths[leaf.path] if (value := _display(loaded, path)) is not None
-        }
+        values = {path: loaded.shown_value(path) for path in set_paths[leaf.path]}
+        shown = {path: value for path, value in values.items() if value is not None}
         for path, value in shown.items():
             row = {"key": setting_keys.spell(path), "value": value}
             rows.append(row | _origin(loaded, path) | details)
@@ -154,18 +153,6 @@ def _origin(loaded: Loaded, path: KeyPath) -> dict[str, str]:
         "layer": ", ".join(layer for layer, _, _ in pairs),
         "source": ", ".join(source for _, _, source in pairs if source),
     }
-
-
-def _display(loaded: Loaded, path: KeyPath) -> Any:
-    value: Any = loaded.settings
-    for name in path:
-        value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
-    if path == ("database_url",):
-        import re
-
-        shown = re.sub(r"^([^:/]*://[^:/@]*):.*@", r"\1:***@", value)
-        return re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
-    return value
 
 
 def _lines(rows: list[dict[str, Any]], explain: bool = False) -> Iterator[str]:

@@ -64,6 +64,18 @@ class Loaded(Data, frozen=True):
     rules: tuple[RuleOrigin, ...] = ()
     """Every permission rule of every layer, with duplicates."""
 
+    def shown_value(self, path: KeyPath) -> Any:
+        """The value of a key, without a password; None if it has none."""
+        value: Any = self.settings
+        for name in path:
+            value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
+        if path == ("database_url",):
+            import re
+
+            shown = re.sub(r"^([^:/]*://[^:/@]*):.*@", r"\1:***@", value)
+            return re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
+        return value
+
 
 def load(
     paths: Paths,

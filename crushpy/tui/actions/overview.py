@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual.containers import VerticalScroll
@@ -282,8 +282,6 @@ def _changed_settings(cwd: Path, key: str) -> list[str]:
     rows: list[str] = []
     for name, origin in loaded.origins.items():
         if name.startswith(key) if key else origin != "default":
-            value: Any = msgspec.to_builtins(loaded.settings)
-            for part in parse_key(name):
-                value = value.get(part, "")
+            value = msgspec.to_builtins(loaded.shown_value(parse_key(name)))
             rows.append(f"{name} = {value!r}  ({origin})")
     return rows or [f"No setting begins with {key}." if key else "No setting was changed."]
