@@ -226,15 +226,10 @@ class LiveLines:
         surplus = self._drawn_lines - len(lines)
         # Line by line: some terminals keep a copy of a cleared screen.
         cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
-        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in [*lines, *[""] * surplus]))
-        if surplus > 0:
-            self._write(f"\x1b[{surplus}A")
-        self._drawn_lines = len(lines)
-
-    def _write(self, text: str) -> None:
+        rows = "".join(f"{line}\x1b[K\n" for line in [*lines, *[""] * surplus])
         with suppress(OSError):  # the display is optional
-            self._stream.write(text)
-            self._stream.flush()
+            _write(self._stream, cursor_up + rows + (f"\x1b[{surplus}A" if surplus > 0 else ""))
+        self._drawn_lines = len(lines)
 
 
 def task_line(event: ListedTaskChanged, previous: str | None) -> str:
