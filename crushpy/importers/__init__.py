@@ -18,13 +18,13 @@ _LOOKED_AT_ITEMS = 100
 
 
 def sources() -> "tuple[Source, ...]":
-    from crushpy.importers.claude import ClaudeCode
-    from crushpy.importers.codex import Codex
-    from crushpy.importers.crush import Crush
-    from crushpy.importers.opencode import OpenCode
-    from crushpy.importers.pi import Pi
+    from crushpy.importers.claude import CLAUDE_CODE
+    from crushpy.importers.codex import CODEX
+    from crushpy.importers.crush import CRUSH
+    from crushpy.importers.opencode import OPENCODE
+    from crushpy.importers.pi import PI
 
-    return ClaudeCode(), Codex(), OpenCode(), Pi(), Crush()
+    return CLAUDE_CODE, CODEX, OPENCODE, PI, CRUSH
 
 
 def find_source(path: "Path") -> "Source | None":

@@ -27,21 +27,21 @@ _TITLES = ("custom-title", "ai-title", "summary", "summary of another session")
 """Sources of the title, the best first."""
 
 
-class ClaudeCode:
-    name = "claude"
-    title = "Claude Code"
+def _places(cwd: Path) -> Sequence[Path]:
+    chosen = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    homes = [chosen] if chosen else ["~/.claude", "~/.config/claude"]
+    return [Path(home).expanduser() / "projects" for home in homes]
 
-    def places(self, cwd: Path) -> Sequence[Path]:
-        chosen = os.environ.get("CLAUDE_CONFIG_DIR", "")
-        homes = [chosen] if chosen else ["~/.claude", "~/.config/claude"]
-        return [Path(home).expanduser() / "projects" for home in homes]
 
-    def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        def look(file: Path) -> foreign.Found:
-            is_task = file.name.startswith("agent-") and file != path
-            return foreign.SkippedSession(file) if is_task else _session(file)
+def _sessions_in(path: Path) -> Iterator[foreign.Found]:
+    def look(file: Path) -> foreign.Found:
+        is_task = file.name.startswith("agent-") and file != path
+        return foreign.SkippedSession(file) if is_task else _session(file)
 
-        return jsonl_sessions(path, look)
+    return jsonl_sessions(path, look)
+
+
+CLAUDE_CODE = foreign.Source("claude", "Claude Code", _places, _sessions_in)
 
 
 def _session(file: Path) -> foreign.ForeignSession:

@@ -35,19 +35,19 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-class Codex:
-    name = "codex"
-    title = "codex"
+def _places(cwd: Path) -> Sequence[Path]:
+    home = Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
+    return [home / "sessions", home / "archived_sessions"]
 
-    def places(self, cwd: Path) -> Sequence[Path]:
-        home = Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
-        return [home / "sessions", home / "archived_sessions"]
 
-    def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        def look(file: Path) -> foreign.Found | None:
-            return _session(file) if file == path or file.name.startswith("rollout-") else None
+def _sessions_in(path: Path) -> Iterator[foreign.Found]:
+    def look(file: Path) -> foreign.Found | None:
+        return _session(file) if file == path or file.name.startswith("rollout-") else None
 
-        return jsonl_sessions(path, look)
+    return jsonl_sessions(path, look)
+
+
+CODEX = foreign.Source("codex", "codex", _places, _sessions_in)
 
 
 def _session(file: Path) -> foreign.Found:

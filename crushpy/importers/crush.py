@@ -15,21 +15,21 @@ from crushpy.util.read_json import as_object, as_text
 _FILE = "crush.db"
 
 
-class Crush:
-    name = "crush"
-    title = "Crush"
+def _places(cwd: Path) -> Sequence[Path]:
+    shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    data = Path(os.environ.get("CRUSH_GLOBAL_DATA") or f"{shared}/crush").expanduser()
+    near = [folder / ".crush" for folder in (cwd, *cwd.parents) if (folder / ".crush" / _FILE).is_file()]
+    found = [*(near[:1] or [cwd / ".crush"]), *_projects(data / "projects.json"), data]
+    return list(dict.fromkeys(found))
 
-    def places(self, cwd: Path) -> Sequence[Path]:
-        shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-        data = Path(os.environ.get("CRUSH_GLOBAL_DATA") or f"{shared}/crush").expanduser()
-        near = [folder / ".crush" for folder in (cwd, *cwd.parents) if (folder / ".crush" / _FILE).is_file()]
-        found = [*(near[:1] or [cwd / ".crush"]), *_projects(data / "projects.json"), data]
-        return list(dict.fromkeys(found))
 
-    def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        candidates = (path, path / _FILE, path / ".crush" / _FILE)
-        file = next((file for file in candidates if file.is_file()), None)
-        return readable_sessions(file, path, _sessions) if file else iter(())
+def _sessions_in(path: Path) -> Iterator[foreign.Found]:
+    candidates = (path, path / _FILE, path / ".crush" / _FILE)
+    file = next((file for file in candidates if file.is_file()), None)
+    return readable_sessions(file, path, _sessions) if file else iter(())
+
+
+CRUSH = foreign.Source("crush", "Crush", _places, _sessions_in)
 
 
 def _projects(index: Path) -> list[Path]:

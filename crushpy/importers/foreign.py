@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Image, Json, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
@@ -102,22 +102,18 @@ class SkippedSession(Data, frozen=True):
 Found = ForeignSession | SkippedSession
 
 
-class Source(Protocol):
+class Source(Data, frozen=True):
     """One agent whose sessions can be read."""
 
     name: str
     """The name on the command line."""
     title: str
     """The product's name."""
-
-    def places(self, cwd: Path) -> Sequence[Path]:
-        """Where its sessions are stored on this machine, existing or not."""
-        ...
-
-    def sessions(self, path: Path) -> Iterable[Found]:
-        """The sessions in a file or folder, in a stable order. Must not raise: what cannot be read becomes a
-        `SkippedSession`."""
-        ...
+    places: Callable[[Path], Sequence[Path]]
+    """Where its sessions are stored on this machine, existing or not, for a working folder."""
+    sessions: Callable[[Path], Iterable[Found]]
+    """The sessions in a file or folder, in a stable order. Must not raise: what cannot be read becomes a
+    `SkippedSession`."""
 
 
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")

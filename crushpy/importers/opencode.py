@@ -24,28 +24,28 @@ StoredMessage = tuple[str, Json, list[tuple[str, Json]]]
 """A message's id, its data, and its parts with their ids, in order."""
 
 
-class OpenCode:
-    name = "opencode"
-    title = "opencode"
+def _places(cwd: Path) -> Sequence[Path]:
+    shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    data = Path(os.environ.get("OPENCODE_DATA_DIR") or f"{shared}/opencode").expanduser()
+    chosen = os.environ.get("OPENCODE_DB", "")
+    return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
-    def places(self, cwd: Path) -> Sequence[Path]:
-        shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-        data = Path(os.environ.get("OPENCODE_DATA_DIR") or f"{shared}/opencode").expanduser()
-        chosen = os.environ.get("OPENCODE_DB", "")
-        return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
-    def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        if path.is_file():
-            look = _database_sessions if foreign_files.is_database(path) else _json_sessions
-            yield from foreign_files.readable_sessions(path, path, look)
-        for file in sorted(path.glob("opencode*.db")):
-            yield from foreign_files.readable_sessions(file, path, _database_sessions)
-        for file in sorted(path.glob("*.json")):
-            yield from foreign_files.readable_sessions(file, path, _exported_sessions)
-        # Newer versions copied these into the database and left the files behind.
-        for storage in (path, path / "storage"):
-            for head in sorted((storage / "session").glob("*/*.json")):
-                yield from foreign_files.readable_sessions(head, path, _file_sessions)
+def _sessions_in(path: Path) -> Iterator[foreign.Found]:
+    if path.is_file():
+        look = _database_sessions if foreign_files.is_database(path) else _json_sessions
+        yield from foreign_files.readable_sessions(path, path, look)
+    for file in sorted(path.glob("opencode*.db")):
+        yield from foreign_files.readable_sessions(file, path, _database_sessions)
+    for file in sorted(path.glob("*.json")):
+        yield from foreign_files.readable_sessions(file, path, _exported_sessions)
+    # Newer versions copied these into the database and left the files behind.
+    for storage in (path, path / "storage"):
+        for head in sorted((storage / "session").glob("*/*.json")):
+            yield from foreign_files.readable_sessions(head, path, _file_sessions)
+
+
+OPENCODE = foreign.Source("opencode", "opencode", _places, _sessions_in)
 
 
 def _database_sessions(file: Path) -> Iterator[foreign.Found]:

@@ -21,18 +21,18 @@ _IGNORED = ("session", "session_info", "model_change")
 _COUNTED = ("thinking_level_change", "label")
 
 
-class Pi:
-    name = "pi"
-    title = "pi"
+def _places(cwd: Path) -> Sequence[Path]:
+    sessions = os.environ.get("PI_CODING_AGENT_SESSION_DIR", "")
+    if sessions:
+        return [Path(sessions).expanduser()]
+    return [Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"]
 
-    def places(self, cwd: Path) -> Sequence[Path]:
-        sessions = os.environ.get("PI_CODING_AGENT_SESSION_DIR", "")
-        if sessions:
-            return [Path(sessions).expanduser()]
-        return [Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"]
 
-    def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        return jsonl_sessions(path, _session)
+def _sessions_in(path: Path) -> Iterator[foreign.Found]:
+    return jsonl_sessions(path, _session)
+
+
+PI = foreign.Source("pi", "pi", _places, _sessions_in)
 
 
 def _session(file: Path) -> foreign.ForeignSession:

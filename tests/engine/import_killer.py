@@ -9,14 +9,14 @@ from pathlib import Path
 from support.killing import Countdown, kill_at_every_step, watch
 
 from crushpy.engine.session.importing import SessionImporter
-from crushpy.importers.claude import ClaudeCode
+from crushpy.importers.claude import CLAUDE_CODE
 from crushpy.storage.store import Store
 
 
 async def bring(store: Store, folder: Path) -> list[str]:
     """What became of each session there."""
     importer = SessionImporter(store, compaction="auto")
-    source = ClaudeCode()
+    source = CLAUDE_CODE
     return [outcome.status async for outcome in importer.run(source, source.sessions(folder))]
 
 

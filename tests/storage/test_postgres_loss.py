@@ -16,7 +16,7 @@ from support.tcp_proxy import Proxy
 
 from crushpy.core.messages import Message
 from crushpy.engine.session.importing import ImportOutcome, SessionImporter
-from crushpy.importers.claude import ClaudeCode
+from crushpy.importers.claude import CLAUDE_CODE
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
@@ -171,7 +171,7 @@ class Importing:
 
     async def __call__(self) -> list[ImportOutcome]:
         importer = SessionImporter(self.store, compaction="auto")
-        source = ClaudeCode()
+        source = CLAUDE_CODE
         return [outcome async for outcome in importer.run(source, source.sessions(self.folder))]
 
 
