@@ -202,19 +202,15 @@ class AcpServer:
         from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.engine.session.browser import SessionBrowser
 
-        environment = ProjectEnvironment(Path.cwd())
         try:
-            async with environment.open_store() as store:
-                browser = SessionBrowser(
-                    store, outputs=environment.paths.outputs, undo=environment.paths.undo
-                )
+            async with ProjectEnvironment(Path.cwd()).open_store() as store:
                 info = await store.sessions.find(params.session_id)
                 if info.kind == "fork":
                     told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
                     raise rpc.invalid(told)
                 if (thread := self._threads.pop(params.session_id, None)) is not None:
                     await thread.close()
-                await browser.erase(info.root_id)
+                await SessionBrowser(store).erase(info.root_id)
         except UsageError as error:
             raise rpc.RpcError(rpc.NOT_FOUND, error.message) from error
         return {}

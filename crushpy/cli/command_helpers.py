@@ -145,7 +145,7 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
     from crushpy.engine.session.browser import SessionBrowser
 
     async with open_store() as store:
-        yield SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
+        yield SessionBrowser(store)
 
 
 @asynccontextmanager

@@ -24,7 +24,6 @@ from crushpy.cli.command_helpers import (
 )
 from crushpy.cli.workspace import load_here, load_models, working_folder
 from crushpy.core.errors import UsageError
-from crushpy.core.paths import Paths
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ async def attach(
         from crushpy.engine.session.browser import SessionBrowser
         from crushpy.tui.session_follower import SessionFollower
 
-        browser = SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
+        browser = SessionBrowser(store)
         await SessionFollower(browser, find, load_here().settings.theme).run_async()
 
 

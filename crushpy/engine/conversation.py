@@ -92,13 +92,7 @@ class Conversation:
         """All stored conversations."""
         from crushpy.engine.session.browser import SessionBrowser
 
-        return SessionBrowser(
-            self._store,
-            open_root=self.info.root_id,
-            renamed=self.session.renamed,
-            outputs=self.workspace.output_dir.parent,
-            undo=self._runtime.undo_files.folder,
-        )
+        return SessionBrowser(self._store, open_root=self.info.root_id, renamed=self.session.renamed)
 
     @cached_property
     def tasks(self) -> "TaskListService":

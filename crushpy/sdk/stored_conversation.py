@@ -217,9 +217,7 @@ class RuleBoard(Board):
 
 def _browse(work: Callable[[SessionBrowser], Awaitable[T]]) -> T:
     async def run() -> T:
-        environment = ProjectEnvironment(Path.cwd(), logs=False)
-        async with environment.open_store() as store:
-            paths = environment.paths
-            return await work(SessionBrowser(store, outputs=paths.outputs, undo=paths.undo))
+        async with ProjectEnvironment(Path.cwd(), logs=False).open_store() as store:
+            return await work(SessionBrowser(store))
 
     return BACKGROUND.run(run)

@@ -24,7 +24,7 @@ async def export(folder: Path, write, **options: bool) -> Path:
     store = Store(folder / "pages.db")
     tip = await write(store)
     file = folder / "page.html"
-    browser = SessionBrowser(store, outputs=folder, undo=folder)
+    browser = SessionBrowser(store)
     await browser.export(tip.id, file, "html", page=PageReport(**options))
     await store.close()
     return file

@@ -37,8 +37,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def library(store: Store, tmp_path: Path) -> SessionBrowser:
-    return SessionBrowser(store, outputs=tmp_path / "outputs")
+def library(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionBrowser:
+    monkeypatch.setenv("CRUSHPY_HOME", str(tmp_path))
+    return SessionBrowser(store)
 
 
 async def titles(library: SessionBrowser) -> list[str]:

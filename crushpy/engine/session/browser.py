@@ -13,6 +13,7 @@ from crushpy.context.overrides import SentState
 from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
+from crushpy.core.paths import Paths
 from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage, load_sent_states
 from crushpy.engine.session.tree import TreeRow, arrange_tree, fork_session, undo_compaction
 from crushpy.security.private_files import new_file
@@ -68,23 +69,14 @@ class OpeningBoundary(Data, frozen=True):
 
 class SessionBrowser:
     """What needs more than one call of the store. `open_root` is the conversation open in this process: it
-    cannot be deleted, and `renamed` gets its new title. `outputs` is the folder of tool outputs, `undo` that
-    of file snapshots."""
+    cannot be deleted, and `renamed` gets its new title."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        open_root: str = "",
-        renamed: Callable[[str], None] = lambda _: None,
-        outputs: Path | None = None,
-        undo: Path | None = None,
+        self, store: Store, *, open_root: str = "", renamed: Callable[[str], None] = lambda _: None
     ) -> None:
         self.store = store
         self.open_root = open_root
         self._renamed = renamed
-        self._outputs = outputs
-        self._undo = undo
         self._deleted: dict[str, str] = {}
 
     async def find(self, name: str, cwd: str) -> SessionInfo:
@@ -149,16 +141,14 @@ class SessionBrowser:
         """
         from crushpy.engine.rewind.undo_files import forget_contents, stored_contents
 
-        found = await self.store.sessions.load_conversation(root_id)
+        paths, found = Paths(), await self.store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
         async with self.store.leases.hold(*sessions):  # not while another process works on it
-            hashes = await stored_contents(self.store, root_id) if self._undo else set[str]()
+            hashes = await stored_contents(self.store, root_id)
             await self.store.sessions.delete_conversation(root_id)
-        if self._outputs is not None:
-            for session_id in filter(str.isalnum, sessions):
-                await asyncio.to_thread(shutil.rmtree, self._outputs / session_id, ignore_errors=True)
-        if self._undo is not None:
-            await forget_contents(self.store, self._undo, hashes, {session.cwd for session in found})
+        for session_id in filter(str.isalnum, sessions):
+            await asyncio.to_thread(shutil.rmtree, paths.outputs / session_id, ignore_errors=True)
+        await forget_contents(self.store, paths.undo, hashes, {session.cwd for session in found})
 
     async def search(
         self,
