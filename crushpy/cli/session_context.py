@@ -18,6 +18,7 @@ from crushpy.cli.command_helpers import (
 )
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
+from crushpy.core.messages import shortened
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -176,9 +177,7 @@ async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
 def _pin_line(pin: "PinView") -> str:
     content = f"({pin.problem})" if pin.problem else pin.text
     words = " ".join(filter(None, (pin.name, content))) if pin.kind != "text" else content
-    line = one_line(words)
-    short = line if len(line) <= MAX_PIN_CHARS else line[: MAX_PIN_CHARS - 1] + "…"
-    return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
+    return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {shortened(one_line(words), MAX_PIN_CHARS)}"
 
 
 async def rules_command(

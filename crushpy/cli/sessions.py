@@ -31,7 +31,7 @@ from crushpy.cli.command_helpers import (
 )
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import counted
+from crushpy.core.messages import counted, shortened
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import clean, one_line
 
@@ -195,7 +195,7 @@ def _table(
     lines = format_table(rows)
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
-        lines = [line if len(line) <= columns else line[: columns - 1] + "…" for line in lines]
+        lines = [shortened(line, columns) for line in lines]
     return lines
 
 

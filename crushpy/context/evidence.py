@@ -12,7 +12,7 @@ from crushpy.context.facts import CommandFacts
 from crushpy.context.ledger import FileFact, Ledger, RunFact, SeenName
 from crushpy.context.names import ShownNames, generic_names
 from crushpy.context.tags import Count, element, quoted, safe
-from crushpy.core.messages import Data, Todo, counted
+from crushpy.core.messages import Data, Todo, counted, shortened
 
 Redact = Callable[[str], str]
 EVIDENCE_LINE_CHARS = 400
@@ -337,7 +337,7 @@ def _by_folder(title: str, paths: dict[str, str]) -> Section:
 def shortened_line(text: str, limit: int = EVIDENCE_LINE_CHARS) -> str:
     """`text` on one line, so that nothing in it can be mistaken for a line of ours."""
     line = " ⏎ ".join(part.strip() for part in text.strip().splitlines() if part.strip())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(line, limit)
 
 
 def _end(run: RunFact | CommandFacts) -> str:

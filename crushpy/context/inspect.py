@@ -13,7 +13,7 @@ from crushpy.context.forecast import Forecast
 from crushpy.context.overrides import SentState, apply_overrides, has_outdated_summary, sent_states
 from crushpy.context.partition import Size
 from crushpy.context.tags import safe
-from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Usage
+from crushpy.core.messages import ATTACHED, Data, Message, Note, Overrides, Usage, shortened
 from crushpy.core.own_tags import DIAGNOSTICS
 from crushpy.core.pastes import fold_pastes
 from crushpy.util.lazy_pattern import lazy_pattern
@@ -210,8 +210,7 @@ def _name(message: Message) -> str:
 
 
 def _short_line(text: str) -> str:
-    line = " ".join(text[: NAME_LENGTH * 4].split())
-    return line if len(line) <= NAME_LENGTH else line[: NAME_LENGTH - 1] + "…"
+    return shortened(" ".join(text[: NAME_LENGTH * 4].split()), NAME_LENGTH)
 
 
 def _quoted_in(evidence: str, requests: Sequence[Quote]) -> Iterator[tuple[Quote, str]]:

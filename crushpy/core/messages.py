@@ -486,8 +486,13 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")
-            return line if len(line) <= MAX_HEADLINE_CHARS else line[: MAX_HEADLINE_CHARS - 1] + "…"
+            return shortened(line, MAX_HEADLINE_CHARS)
     return ""
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, with an ellipsis as the last of `limit` characters if it is longer."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def counted(number: int, word: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.core.mcp_names import MCP_PREFIX
+from crushpy.core.messages import shortened
 from crushpy.permissions.decision import join_names
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
@@ -89,8 +90,7 @@ def _subject(access: Access, workspace: Path) -> str:
 
 
 def _in_title(command: str) -> str:
-    line = " ".join(command.split())
-    return line if len(line) <= MAX_COMMAND_CHARS else f"{line[: MAX_COMMAND_CHARS - 1]}…"
+    return shortened(" ".join(command.split()), MAX_COMMAND_CHARS)
 
 
 def _tool_words(name: str) -> str:

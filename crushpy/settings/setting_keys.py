@@ -12,6 +12,7 @@ import msgspec
 
 from crushpy.core.app_commands import APP_COMMANDS, FORMER_NAMES
 from crushpy.core.errors import SettingsError
+from crushpy.core.messages import shortened
 from crushpy.settings import schema
 from crushpy.settings.schema import Settings
 
@@ -178,8 +179,7 @@ def nearest(word: str, known: list[str]) -> str:
 
 def show(value: object) -> str:
     """A value in TOML syntax, on one line and of bounded length."""
-    text = toml_value(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return shortened(toml_value(value), 80)
 
 
 def toml_value(value: object) -> str:

@@ -26,6 +26,7 @@ from crushpy.core.messages import (
     ToolResult,
     counted,
     headline,
+    shortened,
 )
 from crushpy.core.pastes import paste_label, too_large
 from crushpy.core.paths import private_dir
@@ -218,7 +219,7 @@ def _result_line(result: ToolResult) -> str:
 
 def _short(start: str, text: str, end: str = "") -> str:
     room = _LINE_CHARS - len(start) - len(end) - 1
-    return f"{start} {text if len(text) <= room else text[: room - 1] + '…'}{end}".rstrip()
+    return f"{start} {shortened(text, room)}{end}".rstrip()
 
 
 # --- Markdown ------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from crushpy.core.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    shortened,
 )
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.redact import redact
@@ -450,7 +451,7 @@ def user_message(
 def title_of(prompt: str) -> str:
     """The first non-blank line, shortened."""
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "untitled")
-    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+    return shortened(line, TITLE_LENGTH)
 
 
 def title_after_edits(title: str, lineage: Sequence[Message], edits: Overrides) -> str:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from crushpy.context.tags import safe
 from crushpy.core.mcp_names import mcp_tool_name
-from crushpy.core.messages import Json
+from crushpy.core.messages import Json, shortened
 from crushpy.security.private_files import update_stored
 from crushpy.security.sanitize import clean, encodable, map_texts, one_line
 from crushpy.settings.schema import McpTools
@@ -63,8 +63,7 @@ def read_definitions(
 
 
 def _sanitized(text: str) -> str:
-    text = encodable(safe(clean(text)).strip())
-    return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[: MAX_DESCRIPTION_CHARS - 1]}…"
+    return shortened(encodable(safe(clean(text)).strip()), MAX_DESCRIPTION_CHARS)
 
 
 def describe_tool(server: str, tool: ToolDefinition) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import PromptCommitted
+from crushpy.core.messages import shortened
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ToolItem, TranscriptItem
@@ -266,5 +267,4 @@ def _title(pin: "PinView") -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
+    return shortened(" ".join(text.split()), 80)
