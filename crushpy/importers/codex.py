@@ -90,12 +90,12 @@ class _Reader:
                 if last is not None and last.usage is None:
                     found[place] = last = msgspec.structs.replace(last, usage=item)
                 else:
-                    found.append(_without_message(item))
+                    found.append(foreign.without_message(item))
             elif isinstance(item, foreign.ForeignCompaction):
                 used = Usage()
                 if last is not None and _is_summary(last, item):
                     used = last.usage or used
-                    found[place] = _without_message(used)
+                    found[place] = foreign.without_message(used)
                 found.append(msgspec.structs.replace(item, tokens_before=used.total - used.output_tokens))
                 last = None
             elif isinstance(item, foreign.Piece) and _is_reply(item):
@@ -142,7 +142,7 @@ class _Reader:
             before, self._total = self._total, total or self._total
             if used is not None and (total is None or total != before):  # else a repeated report
                 if total and before and (aborted := _difference(total, before, used)):
-                    yield _without_message(aborted)
+                    yield foreign.without_message(aborted)
                 yield used
         elif kind == "thread_rolled_back":
             self._unmapped["turn that was rolled back"] += max(1, whole(event.get("num_turns")))
@@ -188,11 +188,6 @@ class _Reader:
 
 def _is_reply(item: foreign.Item | Usage) -> bool:
     return isinstance(item, foreign.Piece) and item.role == "assistant" and bool(item.parts)
-
-
-def _without_message(used: Usage) -> foreign.Piece:
-    """A model call that left no message."""
-    return foreign.Piece("", "assistant", (), usage=used)
 
 
 def _difference(total: Usage, before: Usage, used: Usage) -> Usage | None:

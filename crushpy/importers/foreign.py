@@ -205,6 +205,11 @@ def usage(
     return found if found != Usage() else None
 
 
+def without_message(used: Usage | None) -> Piece:
+    """A model call that left no message; without usage it is ignored."""
+    return Piece("", "assistant", (), usage=used)
+
+
 def image(media_type: Any, data: Any) -> Part:
     """An image in a format that models accept, else a line describing the attachment."""
     kind = re.sub(r"[^\w/+.-]", "", as_text(media_type))[:80] or "of unknown type"

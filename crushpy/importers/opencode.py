@@ -149,7 +149,7 @@ def _items(
             if summary.strip():
                 used = _usage(info) or Usage()
                 before = used.total - used.output_tokens
-                yield from _without_message(used)
+                yield foreign.without_message(used)
                 yield foreign.ForeignCompaction(own, summary, _created(info), keep_from, before)
             else:
                 unmapped["compaction without a summary"] += 1
@@ -179,7 +179,7 @@ def _reply(
             yield from results
             results, step = [], step + 1
             if step > 1:
-                yield from _without_message(used)
+                yield foreign.without_message(used)
                 used = next(reports, None)
         for made in _parts(part, unmapped, is_reply=True):
             yield foreign.Piece(f"{own}/{name}", "assistant", (made,), at, f"{own}:{step}", model, used)
@@ -187,13 +187,8 @@ def _reply(
             if isinstance(made, ToolCall) and (result := _result(made.id, _state(part))):
                 results.append(foreign.Piece(f"{own}/{name}/result", "tool", (result,), at))
     yield from results
-    for left in (used, *reports):
-        yield from _without_message(left)
-
-
-def _without_message(used: Usage | None) -> Iterator[foreign.Piece]:
-    if used is not None:
-        yield foreign.Piece("", "assistant", (), usage=used)
+    for left in filter(None, (used, *reports)):
+        yield foreign.without_message(left)
 
 
 def _parts(part: Json, unmapped: foreign.Unmapped, *, is_reply: bool) -> list[Part]:
