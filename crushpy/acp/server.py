@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,8 @@ class AcpServer:
     async def close(self) -> None:
         """Refuses open questions, ends the turns and releases the leases."""
         closing = [thread.close() for thread in self._threads.values()]
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await asyncio.gather(*closing, return_exceptions=True)
-        except TimeoutError:
-            pass
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), CLOSE_TIMEOUT_S)
 
     def _notified(self, method: str, params: rpc.Json) -> None:
         if method == "session/cancel" and (thread := self._threads.get(str(params.get("sessionId")))):
