@@ -199,7 +199,7 @@ class _Opening(msgspec.Struct, frozen=True):
         )
         spending = self._spending(services, session, models, events)
         scope = AgentScope(services, session, models.limited_by(spending), gauge, events)
-        return self._runtime(scope, spending, recorder, toolset, workspaces, undo_files, events)
+        return self._runtime(scope, spending, recorder, toolset, workspaces, events)
 
     def _hooks(
         self,
@@ -236,7 +236,6 @@ class _Opening(msgspec.Struct, frozen=True):
         recorder: ChangeRecorder,
         toolset: Toolset,
         workspaces: Workspaces,
-        undo_files: UndoFiles,
         events: EventBus,
     ) -> Runtime:
         services, options, extensions = scope.services, self.options, self.environment.extensions
@@ -249,7 +248,6 @@ class _Opening(msgspec.Struct, frozen=True):
             agent,
             subagents,
             pins,
-            undo_files,
             recorder,
             Limits(options.max_steps, options.max_tokens, options.max_cost),
             spending,

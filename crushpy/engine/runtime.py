@@ -15,7 +15,6 @@ from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
 from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.rewind.recorder import ChangeRecorder
-from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.spending import Spending
 from crushpy.engine.turn.limits import Limits
 from crushpy.tools.base import McpService
@@ -79,7 +78,6 @@ class Runtime(msgspec.Struct, frozen=True):
     agent: Agent
     subagents: Subagents
     pins: PinService
-    undo_files: UndoFiles
     change_recorder: ChangeRecorder
     limits: Limits
     spending: Spending

@@ -128,7 +128,7 @@ async def test_files_go_back_only_where_they_were_changed(
     llm.script(writes("a.txt", "a\n"), "Done.")
     await talk.ask("make it")
     (home / "undo" / "machine").write_text("another")
-    talk.conversation._runtime.undo_files.__dict__.pop("machine", None)
+    talk.conversation._runtime.change_recorder.files.__dict__.pop("machine", None)
     rewinder, session, prompt = rewinder_of(talk)
     target = await rewinder.target(session, prompt)
     with pytest.raises(UsageError, match=r"a\.txt was changed on .*another home"):

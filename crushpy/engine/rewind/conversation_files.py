@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class ConversationFiles:
     def __init__(self, runtime: Runtime, run_slot: RunSlot) -> None:
         self._store, self._session = runtime.scope.services.store, runtime.scope.session
-        self._files, self._recorder = runtime.undo_files, runtime.change_recorder
+        self._files, self._recorder = runtime.change_recorder.files, runtime.change_recorder
         self._approvals, self._run_slot = runtime.scope.services.approvals, run_slot
         self.recovered: tuple[str, ...] = ()
         """Messages about interrupted work that was found on opening."""

@@ -31,7 +31,7 @@ class ChangeRecorder:
 
     def __init__(self, store: Store, files: UndoFiles, jobs: Jobs, session: LiveSession, emit: Emit) -> None:
         self._store = store
-        self._files = files
+        self.files = files
         self._jobs = jobs
         self._session = session
         self._emit = emit
@@ -90,7 +90,7 @@ class ChangeRecorder:
         from crushpy.sandbox.repository import runs_no_program
 
         access = Access("bash", "command", command, writes=True)
-        workspace = self._files.workspace
+        workspace = self.files.workspace
 
         def only_reads(*, trusted: bool) -> bool:  # then it needs no rule
             guard = ExecutionContext(trusted=trusted)
@@ -125,9 +125,9 @@ class ChangeRecorder:
 
     async def close(self) -> None:
         if self._first_look is not None and not self._first_look.done():  # no command has run yet
-            self._files.stop()
+            self.files.stop()
         await self.settle()
-        await in_thread(self._files.close)
+        await in_thread(self.files.close)
 
     # --- what tools change -------------------------------------------------------------------------------
 
@@ -149,13 +149,13 @@ class ChangeRecorder:
                 missing.append(above)
                 above = above.parent
             for place in (*map(str, reversed(missing)), path):
-                found[place] = self._files.snapshotter.read_state(place, keep=True)
+                found[place] = self.files.snapshotter.read_state(place, keep=True)
         return found
 
     def _after(self, paths: Sequence[str]) -> dict[str, FileState]:
         for path in paths:
-            self._files.note(path)
-        return {path: self._files.snapshotter.read_state(path) for path in paths}
+            self.files.note(path)
+        return {path: self.files.snapshotter.read_state(path) for path in paths}
 
     # --- what commands change ----------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class ChangeRecorder:
         if not self._commands:
             return
         try:
-            found = await in_thread(self._files.look)
+            found = await in_thread(self.files.look)
             if not self._jobs.running():
                 self._job = None
             if author is not None and found:
@@ -180,7 +180,7 @@ class ChangeRecorder:
         except TooManyFiles:
             self._commands = False
             self._tell(
-                f"This folder has more than {self._files.settings.max_files:,} files: changes by commands "
+                f"This folder has more than {self.files.settings.max_files:,} files: changes by commands "
                 'cannot be undone (undo.shell = "on" allows it). Changes by edit, multiedit and write can.'
             )
         except (OSError, CrushpyError) as error:
@@ -195,7 +195,7 @@ class ChangeRecorder:
     def _recorded(
         self, watched: ObservedCall, changes: Iterable[RecordedChange], batch: str
     ) -> list[RecordedChange]:
-        return self._files.recorded(
+        return self.files.recorded(
             changes,
             root_id=self._session.info.root_id,
             session_id=watched.session_id,
@@ -205,7 +205,7 @@ class ChangeRecorder:
         )
 
     def _tell_of_trouble(self) -> None:
-        problem = self._files.snapshotter.problem
+        problem = self.files.snapshotter.problem
         if problem:
             self._tell(f"File contents could not be stored, so some changes cannot be undone: {problem}")
 
