@@ -219,10 +219,7 @@ class Rewinder:
             found.append(PointSummary(point.message, tuple(change.path for change in net), tuple(turn)))
         return found
 
-    async def view_turn(self, point: PointSummary) -> list[FileView]:
-        return await self._views(point.turn)
-
-    async def _views(self, changes: Sequence[restoration.NetChange]) -> list[FileView]:
+    async def views(self, changes: Sequence[restoration.NetChange]) -> list[FileView]:
         return await in_thread(
             lambda: [self._view(change.path, change.before, change.after) for change in changes]
         )
@@ -233,7 +230,7 @@ class Rewinder:
         """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
         net = restoration.net_changes(log.changes)
-        return log, list(zip(net, await self._views(net), strict=True))
+        return log, list(zip(net, await self.views(net), strict=True))
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
         """The message to return to, by its id or a prefix of it. Raises `UsageError` if there is none."""

@@ -70,7 +70,7 @@ class RewindCommands(CommandGroup):
         if not points:
             self.say("There is no prompt to go back to yet.")
             return
-        chosen = await self.show(RewindScreen(points, conversation.info.cwd, rewinder.view_turn))
+        chosen = await self.show(RewindScreen(points, conversation.info.cwd, rewinder.views))
         if chosen is None:
             return
         choices = [

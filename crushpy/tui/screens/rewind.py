@@ -19,6 +19,7 @@ from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets.row_list import RowList
+from crushpy.undo.restoration import NetChange
 
 MAX_PATHS_SHOWN = 8
 NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
@@ -46,9 +47,9 @@ class RewindScreen(ListScreen[PointSummary, str]):
         self,
         points: Sequence[PointSummary],
         folder: str,
-        view: Callable[[PointSummary], Awaitable[Sequence[FileView]]],
+        view: Callable[[Sequence[NetChange]], Awaitable[Sequence[FileView]]],
     ) -> None:
-        """`view` tells what the turn of a prompt did to files."""
+        """`view` tells what changes did to files."""
         super().__init__()
         self.all_rows = list(reversed(points))
         self._folder = folder.rstrip("/") + "/"
@@ -61,7 +62,7 @@ class RewindScreen(ListScreen[PointSummary, str]):
         """The latest first; each row shows its figures as soon as they are known."""
         for row in self.all_rows:
             if row.turn:
-                self._views[row.message.id] = await self._view(row)
+                self._views[row.message.id] = await self._view(row.turn)
                 self.rows.refresh()
 
     def row_text(self, row: PointSummary) -> str:
