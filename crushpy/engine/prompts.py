@@ -84,6 +84,7 @@ class QueuedPrompts:
         return next_step
 
     def remove(self, prompt_id: str) -> Message | None:
+        """Removes a prompt and returns it; None if it is no longer queued."""
         found = self._waiting.pop(prompt_id, None)
         if found is None:
             return None
@@ -132,6 +133,7 @@ class Prompts:
         self.attachments = Attachments(scope)
         self._queue = QueuedPrompts(self.attachments)
         self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
+        self.unqueue = self._queue.remove
         self.hooks_started = self._closed = self._sends_now = False
         self._returns = scope.interactive
         """A prompt that was not answered goes back to the user: it waits in the queue, and the front end may
@@ -207,11 +209,6 @@ class Prompts:
         self._emit(
             PromptQueued(prompt.id, prompt.text, tuple(image.info for image in prompt.images), next_step)
         )
-
-    def unqueue(self, prompt_id: str) -> str | None:
-        """Removes a queued prompt; its text, or None if it is no longer queued."""
-        prompt = self._queue.remove(prompt_id)
-        return None if prompt is None else prompt.text
 
     def send_queued(self) -> bool:
         """Starts the next queued prompt: after an interrupt the queue waits for the user."""

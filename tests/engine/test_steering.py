@@ -88,7 +88,8 @@ async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says
     assert talk.conversation.prompts.send_next(ids[1]) is True
     assert talk.conversation.prompts.send_next(ids[2]) is True
     assert talk.conversation.prompts.send_next(ids[2]) is False
-    assert talk.conversation.prompts.unqueue(ids[2]) == "no, later"
+    removed = talk.conversation.prompts.unqueue(ids[2])
+    assert removed is not None and removed.text == "no, later"
     assert talk.conversation.prompts.send_next(ids[2]) is None
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded, 2)
@@ -107,7 +108,8 @@ async def test_steering_prompt_can_be_taken_back_until_it_is_sent(
     talk.conversation.submit("never")
     (queued,) = talk.of(PromptQueued)
     talk.conversation.prompts.send_next(queued.id)
-    assert talk.conversation.prompts.unqueue(queued.id) == "never"
+    removed = talk.conversation.prompts.unqueue(queued.id)
+    assert removed is not None and removed.text == "never"
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded)
     assert "never" not in str(last_sent(llm)) and talk.conversation.prompts.unqueue(queued.id) is None

@@ -430,7 +430,8 @@ async def test_prompts_typed_meanwhile_wait_and_go_out_in_order(talks: Talks, ll
     talk.conversation.submit("second")
     talk.conversation.submit("third")
     talk.conversation.submit("never")
-    assert talk.conversation.prompts.unqueue(talk.of(PromptQueued)[2].id) == "never"
+    removed = talk.conversation.prompts.unqueue(talk.of(PromptQueued)[2].id)
+    assert removed is not None and removed.text == "never"
     llm.release()
     await talk.until_event(TurnEnded, 3)
     assert [event.text for event in talk.of(PromptCommitted)] == ["first", "second", "third"]

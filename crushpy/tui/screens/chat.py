@@ -309,11 +309,10 @@ class ChatScreen(ChatHost):
         conversation = self.conversation
         if conversation is None:
             return
-        waiting = [prompt for prompt in conversation.prompts.queue if prompt.id == event.prompt_id]
         if event.action == "send_next":
             conversation.prompts.send_next(event.prompt_id)
-        elif conversation.prompts.unqueue(event.prompt_id) is not None and event.action == "edit":
-            self.take_back(waiting[0])
+        elif (prompt := conversation.prompts.unqueue(event.prompt_id)) and event.action == "edit":
+            self.take_back(prompt)
             self.prompt.focus()
         self.events.show_queue()
 
