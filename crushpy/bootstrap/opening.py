@@ -161,7 +161,7 @@ class _Opening(msgspec.Struct, frozen=True):
         environment, paths, info = self.environment, self.environment.paths, self.loaded.info
         options = self.options
         events = EventBus(opened=self.loaded.stored)
-        self.store.listen(lambda text: events.emit_now(Notice(text, "warning")))
+        self.store.listen(lambda text: events(Notice(text, "warning"), now=True))
         templates = environment.find_templates(partial(_tell_problem, events))
         folders = ConversationFolders(paths.outputs / info.root_id, paths.sandboxes / new_id())
         rules = self._rules(folders)

@@ -105,7 +105,7 @@ class SlashCommands:
             return self._not_run(name, line, "an argument has characters that cannot be quoted inside it")
         if not self._services.trusted:
             return self._not_run(name, line, "the project is not trusted")
-        self._events.emit_now(Notice(f"/{name} runs: {line}"))
+        self._events(Notice(f"/{name} runs: {line}"), now=True)
         call = ToolCall(new_id(), "bash", {"command": line})
         try:
             return await self._agent.tools.run_for_user(call, BashTool())
@@ -113,7 +113,7 @@ class SlashCommands:
             return self._not_run(name, line, str(error))
 
     def _not_run(self, name: str, line: str, why: str) -> str:
-        self._events.emit_now(Notice(f"/{name}: `{line}` was not run: {why}", "warning"))
+        self._events(Notice(f"/{name}: `{line}` was not run: {why}", "warning"), now=True)
         return f"[`{line}` was not run: {why}]"
 
     async def _read(self, file: str) -> str:

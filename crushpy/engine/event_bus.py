@@ -46,11 +46,8 @@ class EventBus:
             for notice in held_back:
                 self(notice)
 
-    def emit_now(self, notice: events.Notice) -> None:
-        """Emits a notice even while the first prompt is not committed yet."""
-        self(notice, now=True)
-
     def __call__(self, event: events.Event, *, now: bool = False) -> None:
+        """Emits an event. `now`: a notice even while the first prompt is not committed yet."""
         if isinstance(event, events.Notice) and not (self._joined and (now or self._opened)):
             self._held_back.append(event)
             return

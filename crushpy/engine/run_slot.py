@@ -41,7 +41,7 @@ class RunSlot:
         return True
 
     def report(self, text: str, level: str = "info") -> None:
-        self._emit.emit_now(Notice(text, level))
+        self._emit(Notice(text, level), now=True)
 
     async def run_exclusively(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Runs work that must not overlap a turn; a failure becomes a notice."""
