@@ -56,6 +56,13 @@ def markdown_parser() -> "MarkdownIt":
     )
 
 
+def parse_blocks(text: str) -> "list[Token]":
+    """The blocks of a markdown text; the inline markdown in them is parsed by `inline_tokens`."""
+    tokens: list[Token] = []
+    markdown_parser().block.parse(text, markdown_parser(), {}, tokens)
+    return tokens
+
+
 def inline_tokens(text: str) -> "list[Token] | None":
     """The tokens of one paragraph. None if it is shown as it is: without marks, or too long to parse."""
     too_long = len(text) > MAX_INLINE_CHARS or any(

@@ -9,7 +9,7 @@ from crushpy.util.markup import (
     inline_tokens,
     is_absolute,
     is_too_large,
-    markdown_parser,
+    parse_blocks,
 )
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ the content: nodes and texts."""
 
 def as_nodes(text: str) -> Node:
     """The content of a Markdown text. Links lead to absolute addresses only."""
-    tokens: list[Token] = []
-    markdown_parser().block.parse(text, markdown_parser(), {}, tokens)
-    return _children(tokens)
+    return _children(parse_blocks(text))
 
 
 def _children(tokens: "list[Token]") -> Node:

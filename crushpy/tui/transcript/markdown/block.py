@@ -21,7 +21,7 @@ from crushpy.tui.transcript.render.canvas import (
     wrap,
 )
 from crushpy.tui.transcript.render.styles import BOLD, ITALIC, STRIKE, Palette
-from crushpy.util.markup import Coloured, bare_urls, inline_tokens, is_absolute, markdown_parser
+from crushpy.util.markup import Coloured, bare_urls, inline_tokens, is_absolute
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -127,13 +127,6 @@ MAX_NESTING = 16
 
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ "}
 """How the items of a task list begin, and how they are drawn."""
-
-
-def parse_blocks(text: str) -> "list[Token]":
-    """The blocks of `text`; inline markdown is parsed when a paragraph is drawn."""
-    tokens: list[Token] = []
-    markdown_parser().block.parse(text, markdown_parser(), {}, tokens)
-    return tokens
 
 
 def split_blocks(tokens: "Sequence[Token]") -> "Iterator[Sequence[Token]]":

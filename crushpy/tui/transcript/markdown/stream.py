@@ -15,6 +15,7 @@ from rich.style import Style
 from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown import block
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.util.markup import parse_blocks
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -62,7 +63,7 @@ class Unit(NamedTuple):
 def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
     """The units of `lines`. `joined`: they begin with an item of the list that came before."""
     starts: list[Unit] = []
-    for inside in block.split_blocks(block.parse_blocks("\n".join([*lines, ""]))):
+    for inside in block.split_blocks(parse_blocks("\n".join([*lines, ""]))):
         if inside[0].type in ("bullet_list_open", "ordered_list_open"):
             for item in block.split_blocks(inside[1:-1]):
                 starts.append(Unit("item", _line(item), 0, item, joined))
