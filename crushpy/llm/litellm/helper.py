@@ -98,11 +98,9 @@ class CallServer:
             async with aclosing(completion.stream(request)) as pieces:
                 async for piece in pieces:
                     self.send(provider.CallReply(call.id, piece))
-        except ModelError as error:
-            self.send(provider.CallReply.from_error(call.id, error))
         except Exception as error:  # a bug here must not leave the call waiting
-            bug = ModelError(f"{type(error).__name__}: {error}")
-            self.send(provider.CallReply.from_error(call.id, bug))
+            known = error if isinstance(error, ModelError) else ModelError(f"{type(error).__name__}: {error}")
+            self.send(provider.CallReply.from_error(call.id, known))
         finally:
             del self._tasks[call.id]
 
