@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from crushpy.context.forecast import Forecast, dollars, forecast_lines
 from crushpy.core.messages import Data, Usage
+from crushpy.engine.agents.task_reports import fit_line
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import UsageSum
 from crushpy.storage.store import Store
@@ -142,6 +143,4 @@ def _fitted(name: str, width: int) -> str:
     """A name in exactly `width` columns. Of a long path the end is kept."""
     if cell_len(name) > width and name.startswith(("/", "~")):
         name = f"…{set_cell_size(name[::-1], width - 1)[::-1]}"
-    elif cell_len(name) > width:
-        name = f"{set_cell_size(name, width - 1)}…"
-    return set_cell_size(name, width)
+    return set_cell_size(fit_line(name, width), width)
