@@ -4,7 +4,6 @@ A session that changed there is replaced here, unless it was continued here: the
 """
 
 import asyncio
-import posixpath
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from crushpy.context.facts import direct
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
@@ -250,6 +250,5 @@ def _normal_folder(cwd: str) -> str:
     if "\0" in cwd or len(cwd) > 4_096:
         return ""
     if cwd.startswith("/"):
-        path = posixpath.normpath(cwd)
-        return path[1:] if path.startswith("//") else path
+        return direct(cwd)
     return cwd if _WINDOWS_DRIVE.match(cwd) else ""
