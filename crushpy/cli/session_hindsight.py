@@ -13,7 +13,7 @@ from crushpy.cli.command_helpers import (
     print_either,
 )
 from crushpy.cli.workspace import load_models
-from crushpy.core.messages import counted
+from crushpy.core.messages import counted, first_names
 
 if TYPE_CHECKING:
     from crushpy.engine.compaction.judged_boundaries import JudgedBoundary
@@ -89,20 +89,15 @@ def _boundary(number: int, boundary: "JudgedBoundary") -> list[str]:
         lines.append(f"   carried: {', '.join(told)}")
     lost = [name.name for name in found.names if not name.carried]
     if lost:
-        lines.append(f"   not carried: {_listed(lost)}")
+        lines.append(f"   not carried: {first_names(lost, SHOWN_NAMES)}")
     if found.again_tokens:
-        again = [_listed(found.read_again)] if found.read_again else []
+        again = [first_names(found.read_again, SHOWN_NAMES)] if found.read_again else []
         again += [f"searches: {found.searched_again}"] if found.searched_again else []
         lines.append(f"   looked up again: {', '.join(again)} ({found.again_tokens:,} tokens)")
     for (needed, carried), what in ((found.commands, "commands run again"), (found.lines, "lines for edits")):
         if needed:
             lines.append(f"   {what}: {carried} of {needed} carried")
     return lines
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN_NAMES} more" if len(words) > SHOWN_NAMES else ""
-    return ", ".join(words[:SHOWN_NAMES]) + more
 
 
 def _totals(judged: "Sequence[JudgedBoundary]") -> list[str]:

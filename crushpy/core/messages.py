@@ -3,7 +3,7 @@
 Everything here is frozen data that round-trips through JSON. It imports no other package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import add, sub
 from typing import Any, Literal
 
@@ -493,6 +493,12 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
 def shortened(text: str, limit: int) -> str:
     """The text, with an ellipsis as the last of `limit` characters if it is longer."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def first_names(names: Sequence[str], limit: int) -> str:
+    """At most `limit` of the names, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def counted(number: int, word: str) -> str:

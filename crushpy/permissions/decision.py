@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from crushpy.core.access import Access, Privileges
-from crushpy.core.messages import Data
+from crushpy.core.messages import Data, first_names
 from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids, is_secret
 from crushpy.permissions.rules import TALK, Rule, RuleSet, covers_mcp_tool
 
@@ -190,9 +190,7 @@ MAX_SHOWN_NAMES = 4
 
 
 def join_names(names: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    more = f" and {len(unique) - MAX_SHOWN_NAMES} more" if len(unique) > MAX_SHOWN_NAMES else ""
-    return ", ".join(unique[:MAX_SHOWN_NAMES]) + more
+    return first_names(list(dict.fromkeys(names)), MAX_SHOWN_NAMES)
 
 
 def missing_needs(decision: Decision) -> Privileges:

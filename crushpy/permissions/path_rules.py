@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from crushpy.core.access import Access, declared_tools
+from crushpy.core.messages import first_names
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import GUARDED_NAMES, WORKTREES
 from crushpy.permissions.rules import FOLDER, READ, RIGHTS, WRITE, Rule, RuleSet, compiled, escaped
@@ -97,9 +98,8 @@ def describe_ignored(rules: RuleSet, workspace: Path) -> str:
     ignored = [str(rule) for rule in rules.allow if rule.foreign and _reaches_outside(rule, workspace)]
     if not ignored:
         return ""
-    more = f" and {len(ignored) - MAX_SHOWN_RULES} more" if len(ignored) > MAX_SHOWN_RULES else ""
     why = "the rules of a list count only in the checkout of a task"
-    return f"Workers ignore these rules, because {why}: {', '.join(ignored[:MAX_SHOWN_RULES])}{more}"
+    return f"Workers ignore these rules, because {why}: {first_names(ignored, MAX_SHOWN_RULES)}"
 
 
 def _reaches_outside(rule: Rule, workspace: Path) -> bool:

@@ -1,7 +1,7 @@
 """Copies all conversations of one database into another, of the same kind or not, and verifies them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, counted
+from crushpy.core.messages import Data, counted, first_names
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import KEYS, NUMBERED
 from crushpy.storage.records import StorageError
@@ -169,7 +169,7 @@ async def _refuse_others(source: Transfer, target: Transfer) -> None:
     if strange := there - ours:
         raise UsageError(
             f"{target.place} holds {counted(len(strange), 'session')} that {source.place} does not have: "
-            f"{_named(strange)}",
+            f"{first_names(sorted(strange), _NAMED)}",
             "Copy into an empty database, or into one that an earlier copy was interrupted in.",
         )
     if not there or await target.find_unfinished_copy() is not None:
@@ -180,15 +180,9 @@ async def _refuse_others(source: Transfer, target: Transfer) -> None:
     if changed:
         raise UsageError(
             f"{target.place} has {counted(len(changed), 'session')} continued there or in {source.place} "
-            f"since the copy: {_named(changed)}",
+            f"since the copy: {first_names(sorted(changed), _NAMED)}",
             "Nothing was written. Copy into an empty database, or delete them there first.",
         )
-
-
-def _named(sessions: Iterable[str]) -> str:
-    first, *rest = sorted(sessions)
-    shown = ", ".join((first, *rest[: _NAMED - 1]))
-    return f"{shown} and {len(rest) - _NAMED + 1:,} more" if len(rest) >= _NAMED else shown
 
 
 async def _copy_table(source: Transfer, target: Transfer, table: str, progress: Progress) -> None:

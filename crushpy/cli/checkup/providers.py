@@ -6,6 +6,7 @@ from itertools import groupby
 
 from crushpy.cli.checkup.installation import CheckContext, Finding, fail, ok, warn
 from crushpy.core.errors import UsageError
+from crushpy.core.messages import first_names
 from crushpy.llm.errors import ModelError
 
 
@@ -128,9 +129,8 @@ async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:
     for base, models in groupby(found, key=lambda model: model.api_base):
         served = list(models)
         names = [model.info.name for model in served]
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         hint = "" if served[0].ready else "To use it: " + local_model_commands(served[0])[1]
-        yield ok(f"{served[0].how} at {base}: {shown}", hint)
+        yield ok(f"{served[0].how} at {base}: {first_names(names, 3)}", hint)
     if not found:
         ports = ", ".join(str(port) for port in sorted(local_ports().values()))
         yield ok(f"none found on this machine (ports {ports})" if ports else "not checked")

@@ -9,7 +9,7 @@ from crushpy.context.tags import element
 from crushpy.core import events
 from crushpy.core.boundary import TurnStatus
 from crushpy.core.call_words import call_title
-from crushpy.core.messages import Data, counted
+from crushpy.core.messages import Data, counted, first_names
 from crushpy.engine.agents.subagents import ENDS, FinishedTask
 from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
@@ -226,8 +226,7 @@ def branches_left(tasks: Sequence[ListedTask], root_id: str) -> str:
 
 def some_names(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(map(one_line, names[:MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
+    return first_names([*map(one_line, names)], MAX_NAMES)
 
 
 # --- as a table ------------------------------------------------------------------------------------------
