@@ -291,11 +291,14 @@ def test_a_name_beats_a_folder_and_a_start_beats_a_middle():
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
-def test_a_listing_without_end_ends_when_the_finder_is_closed(tmp_path: Path, closed_first: bool):
+def test_a_listing_without_end_ends_when_the_finder_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_first: bool
+):
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 1000\n")
     slow.chmod(0o700)
-    finder = FileFinder(tmp_path, ripgrep=str(slow))
+    monkeypatch.setattr("crushpy.tools.search.ripgrep.find_ripgrep", lambda: str(slow))
+    finder = FileFinder(tmp_path)
     if closed_first:
         finder.close()
     listing = threading.Thread(target=finder.load, daemon=True)

@@ -53,10 +53,8 @@ LIST_TTL_S = 1.0
 class FileFinder:
     """Files and folders below `cwd` that are not ignored; folders end with a slash."""
 
-    def __init__(self, cwd: Path, *, ripgrep: str = "") -> None:
-        """`ripgrep`: the program that lists; by default the bundled one."""
+    def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
-        self._ripgrep = ripgrep
         self.problem = ""
         """The reason why there is no list, for the user."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,7 +82,7 @@ class FileFinder:
         from crushpy.tools.search.ripgrep import MISSING, find_ripgrep, list_files
 
         self._tried_at = time.monotonic()
-        ripgrep = self._ripgrep or find_ripgrep()
+        ripgrep = find_ripgrep()
         if not ripgrep:
             self.problem = f"cannot list the files: {MISSING}"
             return
