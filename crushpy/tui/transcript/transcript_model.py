@@ -10,7 +10,8 @@ from itertools import accumulate, islice
 import msgspec
 
 from crushpy.tui.items import NoticeItem, ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
-from crushpy.tui.transcript.render.draw_item import estimate, is_open_at_first, stands_close
+from crushpy.tui.transcript.render.draw_item import estimate, stands_close
+from crushpy.tui.transcript.render.tool_calls import opens_by_itself
 
 MAX_OUTPUT_CHARS = 200_000
 """Characters of a running tool's output that are kept for display."""
@@ -86,7 +87,7 @@ class ItemState:
 
     @property
     def opened(self) -> bool:
-        return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
+        return opens_by_itself(self.item) if self.unfolded is None else self.unfolded
 
     def set_item(self, item: TranscriptItem) -> None:
         """Shows `item`, which does not grow, from now on."""

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import cast
 
 from rich.style import Style
@@ -23,13 +24,13 @@ from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, Transcr
 from crushpy.tui.textual_adapter import app_of, frame_pause
 from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
-from crushpy.tui.transcript.markdown.block import load_parser
 from crushpy.tui.transcript.render.canvas import changed_regions
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import selected_text
 from crushpy.tui.transcript.transcript_model import TranscriptModel
 from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
+from crushpy.util.markup import markdown_parser
 
 FRAME_S = 0.05
 """Time between two frames while something is streamed."""
@@ -116,7 +117,8 @@ class Transcript(InteractionHost):
     def add(self, item: TranscriptItem) -> int:
         """Appends an item; returns its key."""
         if not self.model.entries:
-            load_parser()
+            # So that the first reply need not wait for the parser.
+            Thread(target=markdown_parser, daemon=True).start()
         key = self.model.add(item)
         self._request_frame()
         return key

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _EMPHASIS = {"strong_open": BOLD, "em_open": ITALIC, "s_open": STRIKE}
-
-
-def load_parser() -> None:
-    """Loads the parser in a thread, so that the first reply need not wait for it."""
-    Thread(target=markdown_parser, daemon=True).start()
 
 
 def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) -> list[list[Span]]:

@@ -12,7 +12,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, lines_of
 from crushpy.tui.transcript.render.styles import BOLD
-from crushpy.tui.transcript.render.tool_calls import draw_reading, draw_tool, has_body, opens_by_itself
+from crushpy.tui.transcript.render.tool_calls import draw_reading, draw_tool, has_body
 
 MAX_PROMPT_LINES = 24
 MAX_PROMPT_CHARS = 4_000
@@ -39,10 +39,6 @@ def is_foldable(item: items.TranscriptItem) -> bool:
 
 def _is_long(prompt: str) -> bool:
     return len(prompt) > MAX_PROMPT_CHARS or prompt.count("\n") >= MAX_PROMPT_LINES
-
-
-def is_open_at_first(item: items.TranscriptItem) -> bool:
-    return isinstance(item, items.ToolItem) and opens_by_itself(item)
 
 
 def stands_close(item: items.TranscriptItem, before: items.TranscriptItem | None) -> bool:

@@ -9,7 +9,7 @@ from rich.style import Style
 from crushpy.core.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.core.timeline_notes import decision_words
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import ASIDE, NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
+from crushpy.tui.items import ASIDE, NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, cells, fit, lines_of, tail_of
@@ -44,14 +44,14 @@ def has_body(item: ToolItem) -> bool:
     return item.display is not None or bool(item.output) or item.decision is not None
 
 
-def opens_by_itself(item: ToolItem) -> bool:
+def opens_by_itself(item: TranscriptItem) -> bool:
     """Whether it is open by default: commands of the user, small diffs, and todos."""
-    if item.name == OWN_COMMAND:
-        return True
-    match item.display:
-        case Diff(added=added, removed=removed):
+    match item:
+        case ToolItem(name=name) if name == OWN_COMMAND:
+            return True
+        case ToolItem(display=Diff(added=added, removed=removed)):
             return item.state in ("done", "waiting") and added + removed <= MAX_OPEN_DIFF_LINES
-        case TodoList():
+        case ToolItem(display=TodoList()):
             return True
         case _:
             return False
