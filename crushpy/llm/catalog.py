@@ -237,13 +237,14 @@ def _entry(name: str) -> Json | None:
 @cache
 def _find(key: str) -> Json | None:
     quoted = msgspec.json.encode(key)
-    if quoted not in _data():
-        return None
-    start = _data().find(b"\n    %b: {" % quoted)
-    end = _data().find(b"\n    }", start)
-    with suppress(msgspec.DecodeError):
-        if start >= 0:
-            return _decode(_data()[start + len(quoted) + len("\n    : ") : end + len("\n    }")])
+    if not _entries.cache_info().currsize:  # else it is split already
+        if quoted not in _data():
+            return None
+        start = _data().find(b"\n    %b: {" % quoted)
+        end = _data().find(b"\n    }", start)
+        with suppress(msgspec.DecodeError):
+            if start >= 0:
+                return _decode(_data()[start + len(quoted) + len("\n    : ") : end + len("\n    }")])
     entries = _entries()  # the file is laid out in another way
     return _decode(entries[key]) if key in entries else None
 

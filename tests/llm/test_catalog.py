@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Usage
 from crushpy.llm import catalog, vendors
+from crushpy.llm.protocol import ModelInfo
 from crushpy.settings.schema import ModelSettings
 
 
@@ -159,3 +161,14 @@ def test_a_lookup_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_entry_cut_out_of_the_file_is_the_one_of_the_whole_list() -> None:
+    listed = {info.name: info for info in catalog.all_models()[::60]}
+    script = (
+        "import sys, msgspec; from crushpy.llm.catalog import lookup;"
+        "print(msgspec.json.encode([lookup(name) for name in sys.argv[1:]]).decode())"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *listed], capture_output=True, check=True)
+    alone = msgspec.json.decode(done.stdout, type=list[ModelInfo])
+    assert alone == list(listed.values()) and len(alone) > 40
