@@ -32,8 +32,9 @@ from crushpy.tui.transcript.transcript_model import TranscriptModel
 from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 from crushpy.util.markup import markdown_parser
 
-FRAME_S = 0.05
-"""Time between two frames while something is streamed."""
+FRAME_S, FLOOD_FRAME_S = 0.05, 0.1
+"""Time between two frames while something is streamed; if more than `FLOOD_CHARS` came since the last one."""
+FLOOD_CHARS = 1_000
 LEAP_S = 0.3
 """If frames are further apart, the end is followed half a page at a time: scrolling draws all rows."""
 WORK_SLICE_S = 0.008
@@ -98,6 +99,8 @@ class Transcript(InteractionHost):
         self._work_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._frame_pause = FRAME_S
+        self._streamed_chars = 0
+        """Since the last frame."""
         self._frame_wait = 0.0
         """The same as the terminal wants it."""
         self._announced_below: int | None = None
@@ -146,6 +149,7 @@ class Transcript(InteractionHost):
     def stream(self, key: int, text: str) -> None:
         """Appends to a reply, to thinking, or to a tool's output. Cheap; drawn at most every 50 ms."""
         if text:
+            self._streamed_chars += len(text)
             self._change(key, self.cache.stream, text)
 
     def finish(self, key: int, message_id: str = "") -> None:
@@ -242,7 +246,8 @@ class Transcript(InteractionHost):
         self.show_changes()
         self._last_frame = time.monotonic()
         # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
-        self._frame_pause = max(FRAME_S, 4 * (self._last_frame - began))
+        usual = FLOOD_FRAME_S if self._streamed_chars > FLOOD_CHARS else FRAME_S
+        self._frame_pause, self._streamed_chars = max(usual, 4 * (self._last_frame - began)), 0
         if self._frame_wait > LEAP_S:  # once the terminal keeps up again, the last row is at the bottom
             self._frame_timer = asyncio.get_running_loop().call_later(self._frame_wait, self._show_frame)
 
