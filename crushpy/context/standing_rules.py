@@ -284,8 +284,8 @@ def _sentences(
     for (start, end, is_item), (*_, leads_list) in pairwise([*_paragraphs(masked), (0, 0, False)]):
         shown, written = masked[start:end], text[start:end]
         before, colon, after = shown.replace("：", ":").partition(":")
-        explains = in_list and not is_item and masked[start - 1] in " \t"  # an item, which goes on
-        in_list = is_item or explains
+        continues = in_list and not is_item and masked[start - 1] in " \t"  # continues an item
+        in_list = is_item or continues
         if not in_list:
             heading = _HEADING.match(shown) is not None
             opens = (bool(colon) and not after.strip()) or heading
@@ -302,7 +302,7 @@ def _sentences(
             continue
         elif head and is_item:  # the item of a list means little without its head: "Never:"
             yield f"{head}\n{written}", ruling + shown, False
-        elif explains or not labelled_head:
+        elif continues or not labelled_head:
             yield from (
                 (written[first:last], shown[first:last], False)
                 for first, last in _split(shown)

@@ -81,6 +81,7 @@ class AdaptedApp(App[object]):
 
     _asked_at = _answered_at = _lag = 0.0
     _asked_after = _asked_about = 0
+    """Bytes written before the last question, and those between it and the one before."""
     _is_fast = False
     _least_wait = inf
     """Of a terminal that has not answered yet. Some never do."""
