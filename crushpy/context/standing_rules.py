@@ -85,6 +85,10 @@ class RuleFact(Data, frozen=True):
 # --- phrases ------------------------------------------------------------------------------------------------
 
 _NOT_WORD = lazy_pattern(r"[^\w'$%./+&-]+")
+_ANSWER = lazy_pattern(r"\?\s*(?:→|[-=]>)\s*(?:no|nein|non|não|nee|nie|нет)\b")
+"""The user's answer to the question that the sentence begins with: not to do it."""
+_LABEL_SCOPE = lazy_pattern(r"\s+(?:for|from|on|of|in|that|when|while)\s.*|\s*[(\[].*", re.IGNORECASE)
+"""What a label holds for: "Rules for the import"."""
 _CLAUSE = lazy_pattern(r"[,;:()\[\]–—|，；：、\n]|\s-\s")
 
 
@@ -111,7 +115,7 @@ class RulePhrases:
         return [rule for rule in found if rule is not None]
 
     def _is_label(self, head: str) -> bool:
-        words = _plain(head).strip(" #*_\t")
+        words = _plain(head).strip(" #*_:：\t")
         return len(words.split()) <= MAX_LABEL_WORDS and any(
             f" {words}".endswith(label if _is_cjk(label) else f" {label}") for label in self._present["label"]
         )
@@ -119,13 +123,14 @@ class RulePhrases:
     def _judge(self, sentence: str, shown: str, labelled: bool) -> UserStatement | None:
         """`shown` is the sentence without quotes and code."""
         sentence = sentence.replace(_OPEN, "").replace(_CLOSE, "")
-        plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", ";", _plain(shown))  # not "No, ..."
+        said = _plain(shown)
+        plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", ";", said)  # not "No, ..."
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', clause).split())} " for clause in _CLAUSE.split(plain)]
         decision = self._has("".join(clauses), "decision")
         for phrase in self._present["unless"]:
             sought = phrase if _is_cjk(phrase) else f" {phrase} "
             clauses = [clause.replace(sought, "  ") for clause in clauses]
-        firm = labelled or self._has("".join(clauses), "firm")
+        firm = labelled or self._has("".join(clauses), "firm") or _ANSWER.search(said) is not None
         first = self._without_leads("".join(clauses[:1]))
         asks = shown.rstrip(" *_)\n").endswith(("?", "？")) or self._starts(first, "question")
         is_cry = plain.isascii() and len(plain.strip(" ;!:").split()) == 1 and ":" not in plain  # "No!"
@@ -139,6 +144,8 @@ class RulePhrases:
         """Whether a sentence that is no question does, by its clauses without leads."""
         words, first, short = "".join(clauses), "".join(clauses[:1]), SHORT_CLAUSE_WORDS
         if any(self._starts(clause, "start") for clause in clauses):
+            return True
+        if self._starts(first, "when") and any(self._starts(clause, "task") for clause in clauses[1:]):
             return True
         if self._has(words, "report"):
             return False
@@ -174,8 +181,13 @@ class RulePhrases:
         )
 
 
+_CONTRACTION = lazy_pattern(
+    r"\b(ca|wo|do|does|did|is|are|was|were|has|have|must|should|could|would)nt\b"  # without an apostrophe
+)
+
+
 def _plain(text: str) -> str:
-    return text.casefold().replace("’", "'")
+    return _CONTRACTION.sub(r"\1n't", text.casefold().replace("’", "'"))
 
 
 def _is_cjk(text: str) -> bool:
@@ -245,7 +257,8 @@ _QUOTE = lazy_pattern(
 _BULLET = lazy_pattern(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
 _HEADING = lazy_pattern(r"^\s*#{1,6}\s+")
 _END = lazy_pattern(
-    r"(?<![.!?…])(?:[.!?][\"')\]*_]*+\s++|[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ]))|[。！？]++[」』”）]*+"
+    r"(?<![.!?…])(?:[.!?][\"')\]*_]*+\s++|[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ]))(?!→|[-=]>)"
+    r"|[。！？]++[」』”）]*+"
 )
 """After one mark the next sentence may begin with a small letter; after several ("...") it continues."""
 _ABBREVIATION = lazy_pattern(
@@ -288,16 +301,19 @@ def _sentences(
         in_list = is_item or continues
         if not in_list:
             heading = _HEADING.match(shown) is not None
-            opens = (bool(colon) and not after.strip()) or heading
-            first = ([(0, 0), *_split(shown)])[-1][0] if opens else 0
-            head, labelled_head = (written[first:], is_label(before)) if opens else ("", False)
+            introduces, first, labelled_head = heading or (bool(colon) and not after.strip()), 0, False
+            if introduces or leads_list:
+                first = [(0, 0), *_split(shown)][-1][0]
+                labelled_head = any(map(is_label, (shown[first:], _LABEL_SCOPE.sub("", shown[first:]))))
+            head = written[first:] if introduces or labelled_head else ""
             foreign = not labelled_head if heading else foreign
             ruling = f"{_hide(head)} " if head and is_rule(_hide(head)) else ""
         labelled = (is_item and labelled_head) or bool(colon and after.strip() and is_label(before))
         if labelled and is_item and shown.rstrip(" *_").endswith((":", "：")):
             continue  # what a list inside the list is about
         elif labelled and end - start <= MAX_SENTENCE_CHARS:
-            yield written, shown, True
+            bans = bool(head) and is_prohibition(_hide(head))  # "Out of scope:"
+            yield (f"{head}\n{written}" if bans else written), shown, True
         elif foreign:
             continue
         elif head and is_item:  # the item of a list means little without its head: "Never:"
@@ -384,8 +400,8 @@ def _key(text: str) -> str:
 
 
 _BAN = (
-    r"\b(?:never|don't|dont|do not|no|not|nothing|without|avoid|stop|nie|niemals|nicht|keine?n?|ohne|jamais"
-    r"|pas|aucune?|sans|nunca|jamás|ning[úu]na?|sin|não|sem|mai|non|senza|nooit|niet|geen|zonder|nigdy|żadnych|bez"
+    r"\b(?:never|don't|don'ts|do not|no|not|nothing|without|avoid|stop|out of scope|off[ -]limits|taboos?"
+    r"|nie|niemals|nicht|keine?n?|ohne|jamais|pas|aucune?|sans|nunca|jamás|ning[úu]na?|sin|não|sem|mai|non|senza|nooit|niet|geen|zonder|nigdy|żadnych|bez"
     r"|никогда|не|нельзя|без)\b|[不别別勿]|禁止|ない|ません|마세요|지 마|금지|안 "
 )
 """Compiled on first use, to keep start-up fast."""

@@ -47,7 +47,7 @@ NAMES: dict[str, dict[str, object]] = {
 PHRASES = "rules"
 """The template with the phrases of standing rules. Not a prompt but TOML: texts by language and kind."""
 PHRASE_KINDS = (
-    *("label", "lead", "start", "opening", "contrast", "general", "state", "short"),
+    *("label", "lead", "start", "opening", "contrast", "general", "state", "short", "when"),
     *("firm", "phrase", "hint", "report", "task", "unless", "question", "decision", "end"),
 )
 FORMER_KINDS = ("revoke", "common")

@@ -253,6 +253,29 @@ def test_a_document_has_rules_only_before_it_and_below_headings_that_say_so() ->
     assert found("# Task\n\nDo it.\n\nConstraints:\n- no new packages") == ["no new packages"]
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "Working rules from the user:",
+        "What I care about",
+        "Ground rules for the import (all sessions):",
+        "Do the first step. House rules:",
+        "## How we work on this",
+    ],
+)
+def test_a_label_may_say_what_its_rules_are_for(label: str) -> None:
+    assert found(f"{label}\n- errors are wrapped once\n- tabs") == ["errors are wrapped once", "tabs"]
+
+
+def test_items_that_a_label_excludes_are_carried_with_it() -> None:
+    assert found("Out of scope:\n- Excel files") == ["Out of scope:\nExcel files"]
+
+
+@pytest.mark.parametrize("line", ["What is left", "I read about the rules, and saw"])
+def test_another_line_before_a_list_is_no_label(line: str) -> None:
+    assert found(f"{line}\n- errors in the parser\n- a picture") == []
+
+
 def test_sentences_are_told_apart_without_capital_letters() -> None:
     text = "the page is too slow. never load all rows. it was faster before... but only a bit"
     assert found(text) == ["never load all rows."]
@@ -305,6 +328,18 @@ def test_sentences_are_told_apart_without_capital_letters() -> None:
         ("Treat this repo as production.", True),
         ("Stay on this branch.", True),
         ("Call me when you're unsure.", True),
+        ("If a test fails, fix the code.", True),
+        ("When that worker reports done, inspect its diff before it pushes.", True),
+        ("If you want, add a test.", False),
+        ("When you're done, push the branch.", False),
+        ("When I press save, open the dialog.", False),
+        ("If you need to look something up, the wiki is in docs/.", True),
+        ("- Should we support Windows? → No, not in this version.", True),
+        ("- Do the tests pass? → yes", False),
+        ("i dont want new helper files", True),
+        ("this doesnt work, cant you see the page?", False),
+        ("pls use pnpm", True),
+        ("Dont forget to update the changelog.", True),
         ("テストがいつも失敗します。直してください。", False),
         ("いつも英語で答えてください。", True),
     ],
