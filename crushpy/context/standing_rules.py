@@ -136,7 +136,8 @@ class RulePhrases:
         is_cry = plain.isascii() and len(plain.strip(" ;!:").split()) == 1 and ":" not in plain  # "No!"
         if (asks and not firm) or (is_cry and not labelled):
             return None
-        rule = firm or self._sets_rule([self._without_leads(clause) for clause in clauses if clause.strip()])
+        said_clauses = [clause for clause in map(self._without_leads, clauses) if clause.strip()]
+        rule = firm or self._sets_rule(said_clauses)
         asked = "asked" if self._has("".join(clauses), "end") else ""
         return UserStatement(sentence, rule, decision, asked) if rule or decision or asked else None
 
