@@ -161,7 +161,7 @@ class RulePhrases:
             return False
         hinted = self._has(words, "hint")
         if self._starts(first, "general"):
-            return hinted or not self._has(words, "state")
+            return hinted or not self._has(first, "state")
         return self._starts(first, "opening") or (hinted and len(words.split()) <= MAX_HINT_WORDS)
 
     def _has(self, words: str, kind: str) -> bool:
