@@ -17,7 +17,7 @@ from crushpy.core.boundary import TurnStatus
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import BlockOrigin, Data, Image, Message, MessageOverride, Note
+from crushpy.core.messages import BlockOrigin, Data, Image, Message, MessageOverride, Note, Text
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.pins_and_rules import add_prompt
 from crushpy.engine.event_bus import unexpected_error
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 
 MAX_EARLIER_PROMPTS = 200
 PLAN_ACCEPTED = "The plan is accepted. Carry it out."
+NOT_STORED = (
+    "Interrupted before the prompt was stored, while a hook or an attachment was waited for. Send it again."
+)
+"""Where there is no input that it could go back to. A hook may have wanted to block it."""
 _COMMAND = re.compile(r"/(\w[\w:-]*)(?!\S)")
 
 
@@ -46,6 +50,15 @@ class Submission(Data, frozen=True):
     model: str = ""
     next_step: bool = False
     """It is sent with the next step of the running turn."""
+    typed: str = ""
+    """The command that the prompt stands for."""
+
+    @property
+    def returned(self) -> Message:
+        """What goes back to an input: a command as it was typed, so that it is sent as one again."""
+        if not self.typed:
+            return self.prompt
+        return msgspec.structs.replace(self.prompt, parts=(Text(self.typed), *self.prompt.images))
 
     @property
     def needs_own_turn(self) -> bool:
@@ -62,7 +75,7 @@ class QueuedPrompts:
 
     @property
     def prompts(self) -> tuple[Message, ...]:
-        return tuple(waiting.prompt for waiting in self._waiting.values())
+        return tuple(waiting.returned for waiting in self._waiting.values())
 
     def is_next(self, prompt_id: str) -> bool:
         """Whether it is sent with the next step of the running turn."""
@@ -89,7 +102,7 @@ class QueuedPrompts:
         if found is None:
             return None
         self._attachments.forget(found.prompt)
-        return found.prompt
+        return found.returned
 
     def pop(self) -> Submission | None:
         """The next one: those meant for a next step first."""
@@ -176,11 +189,13 @@ class Prompts:
         block: BlockOrigin = "pasted",
         model: str = "",
         after_turn: bool = False,
+        typed: str = "",
     ) -> None:
         """Starts a turn with `text`, or sends it with the next step of the one that runs, or `after_turn` (or
         as the settings say). `mode` and `model` apply to that turn only, unless the user chooses others
-        meanwhile. `pasted` are parts of `text` that are not the user's own words, but a `block`."""
-        submission = Submission(self._new_prompt(text, images, pasted, block), mode, model)
+        meanwhile. `pasted` are parts of `text` that are not the user's own words, but a `block`. `typed` is
+        the command that `text` stands for."""
+        submission = Submission(self._new_prompt(text, images, pasted, block), mode, model, typed=typed)
         if not self._run_slot.busy:
             self._run_slot.start(self._run(submission))
             return
@@ -270,7 +285,7 @@ class Prompts:
     async def _run(self, submission: Submission) -> TurnStatus:
         """The turn of one prompt; then the next one begins, if this is done."""
         status: TurnStatus | None = None
-        session = self._session.info.id
+        session, is_withdrawn = self._session.info.id, False
         self._run_slot.failure, self._sends_now = None, False
         try:
             async with self._choices.for_turn(submission.mode, submission.model):
@@ -281,9 +296,12 @@ class Prompts:
                 if self._returns and status == "interrupted" and self._is_last(prompt):
                     with suppress(StorageError):  # then it is part of the next request
                         submission = await uncancellable(self._withdraw(submission))
+                        is_withdrawn = True
         except asyncio.CancelledError:
             if status is None:  # before the turn could begin
                 status = "interrupted"
+                if not self._returns and not self._closed:
+                    self._emit(Notice(NOT_STORED, "warning"), now=True)
                 self._emit(TurnEnded(status))
         except Exception as error:  # a bug before the turn could begin must be shown
             log.exception("the turn could not begin")
@@ -298,7 +316,7 @@ class Prompts:
             self._title.begin(submission.prompt.text)
             if not self.send_queued() and (plan := self.plan):
                 self._emit(PlanReady(plan.id, plan.text))
-        elif self._returns and session == self._session.info.id and not self._is_stored(submission.prompt):
+        elif is_withdrawn or (self._returns and self._is_lost(submission.prompt, session)):
             self._enqueue(submission, first=True)
         elif status == "interrupted" and self._sends_now:
             self.send_queued()
@@ -318,8 +336,10 @@ class Prompts:
     async def _attach_files(self, prompt: Message) -> None:
         await self.attachments.add_files(prompt, self._runtime.agent.tools.run_for_user)
 
-    def _is_stored(self, prompt: Message) -> bool:
-        return any(message.id == prompt.id for message in self._session.history)
+    def _is_lost(self, prompt: Message, session: str) -> bool:
+        """Whether a prompt was not stored; one of an earlier `session` was, and compacted."""
+        is_stored = any(message.id == prompt.id for message in self._session.history)
+        return session == self._session.info.id and not is_stored
 
     def _is_last(self, prompt: Message) -> bool:
         """Whether nothing of a reply has come."""

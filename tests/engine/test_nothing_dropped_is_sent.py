@@ -370,8 +370,8 @@ class Histories(RuleBasedStateMachine):
         assert await asyncio.to_thread(self._arrived.wait, HANG_S)
         conversation.interrupt()
         await turn
-        for prompt in conversation.prompts.queue:
-            conversation.prompts.unqueue(prompt.id)
+        returned = [conversation.prompts.unqueue(prompt.id) for prompt in conversation.prompts.queue]
+        assert [prompt.text for prompt in returned if prompt] == [f"Do apple {word}"]
 
     def _settled(self) -> None:
         """A side question has all of the context: what may not be in it would be seen now."""

@@ -217,6 +217,19 @@ async def test_esc_while_a_hook_runs_keeps_the_prompt(
     assert not llm.requests
 
 
+async def test_an_interrupt_while_a_hook_runs_says_that_the_prompt_was_not_stored(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "touch began; sleep 300"})
+    talk = await talks()
+    talk.conversation.submit("precious words")
+    await asyncio.to_thread(until, (workspace / "began").exists, "the hook runs")
+    talk.conversation.interrupt()
+    assert (await talk.until_event(TurnEnded)).status == "interrupted"
+    assert "Interrupted before the prompt was stored" in talk.of(Notice)[-1].text
+    assert not talk.conversation.history and not llm.requests
+
+
 async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> None:
     configure(home / "hooks.json", {"UserPromptSubmit": "echo no >&2; exit 2"})
     talk = await talks(interactive=True)

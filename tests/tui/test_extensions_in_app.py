@@ -8,7 +8,7 @@ from driving import Start, start
 from extensions.test_commands_and_agents import add_agent, add_command
 from extensions.test_hooks import configure
 from extensions.test_skills import add_skill
-from scripted_llm.replies import Call, Reply
+from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from textual.widgets import Input
 
@@ -107,6 +107,22 @@ async def test_memory_lists_rules_files_and_why_they_were_read(
         assert (workspace / "AGENTS.md").read_text() == "Changed.\n"
 
 
+async def test_an_interrupted_command_returns_as_it_was_typed_and_keeps_its_model(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    add_command(home, "think", "Think hard about $ARGUMENTS", model="openai/test-model-mini")
+    llm.script(Stall(headers=False), "Done.")
+    async with start() as app:
+        await app.say("/think tea")
+        await llm.wait_requests(1)
+        await app.press("escape")
+        await app.until(lambda: app.chat.prompt.draft == "/think tea", "the command to return")
+        await app.press("enter")
+        await app.sees("Done.")
+    assert [request.body["model"] for request in llm.requests[:2]] == ["test-model-mini"] * 2
+    assert str(llm.requests[1].body).count("Think hard about tea") == 1
+
+
 async def test_a_prompt_that_a_hook_blocks_returns_to_the_input(
     start: Start, llm: ScriptedLLM, home: Path
 ) -> None:
@@ -142,7 +158,7 @@ async def test_a_prompt_that_a_hook_blocks_during_a_turn_returns_to_the_input(
 async def test_a_hook_that_is_not_used_is_a_warning_at_the_start(start: Start, home: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "hooks.json").write_text('{"hooks": {"PreToolUse": [{"matcher": "Bash", "command": "x"}]}}')
-    async with start(size=(110, 34)) as app:
+    async with start(size=(200, 34)) as app:
         await app.sees("(F3)")
         await app.press("f3")
         await app.sees("Hooks: ", "PreToolUse", "is not used: write [{", '"hooks": [{"type": "command"')

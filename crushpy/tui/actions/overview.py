@@ -244,7 +244,7 @@ class OverviewCommands(CommandGroup):
             "Review this change as a careful colleague would: mistakes first, with file and line, then what "
             f"is unclear or missing (tests, documentation). Change nothing.{focus}\n\n```diff\n{text}\n```"
         )
-        self.conversation.submit(request, pasted=(request,))
+        self.conversation.submit(request, pasted=(request,), typed=f"/review {argument}".strip())
 
     async def init(self, argument: str) -> None:
         """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
@@ -258,7 +258,7 @@ class OverviewCommands(CommandGroup):
             "your reply, then write it to AGENTS.md."
         )
         # The question about the file is what shows it first.
-        self.conversation.submit(request, mode="ask", pasted=(request,))
+        self.conversation.submit(request, mode="ask", pasted=(request,), typed="/init")
 
     async def _changes(self) -> str:
         """The changes of the conversation as one diff; secrets are redacted."""

@@ -128,7 +128,11 @@ class ExtensionCommands(CommandGroup):
             raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
         images = self.chat.attachments.take()
         self.conversation.submit(
-            command.text, images, pasted=(command.text,), block="file", model=command.model
+            *(command.text, images),
+            pasted=(command.text,),
+            block="file",
+            model=command.model,
+            typed=argument.strip(),
         )
 
     async def skills(self, argument: str) -> None:
