@@ -196,6 +196,7 @@ def test_requests_stay_valid_after_any_edits(history: list[Message], data: st.Da
     assume(len(history) > 1)
     kinds = st.sampled_from(["drop", "shorten", "restore"])
     overrides: dict[str, MessageOverride] = {}
+    first = next((message.id for message in history if message.role == "user"), "")  # something stays there
     for _ in range(data.draw(st.integers(1, 6))):
         edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([message.id for message in history])))  # pyright: ignore
         before = sum(map(size, apply_overrides(history, overrides)))
@@ -208,7 +209,8 @@ def test_requests_stay_valid_after_any_edits(history: list[Message], data: st.Da
         assert before - sum(map(size, shown)) == effect.tokens_freed
         left = {message.id for message in shown}
         for unit in units(history):
-            assert len({member.id in left for member in unit}) == 1, "half a unit"
+            whole = [member.id in left for member in unit if member.id != first]
+            assert len(set(whole)) <= 1, "half a unit"
         assert_valid(well_formed(shown))
         assert not any(message.role == "user" for message in history) or any(
             message.role == "user" for message in shown

@@ -100,8 +100,13 @@ class Histories(RuleBasedStateMachine):
         self._run(talk.conversation.context.count_exactly())
         return talk
 
-    def _reopen(self, session: str, **options: Any) -> None:
+    def _reopen(self, session: str, *, continue_at: int | None = None, **options: Any) -> None:
+        """In a new process; `continue_at`: a place of the line that it continues at."""
+        context = self._talk.conversation.context  # a summary that is being prepared is still of this line
+        self._run(self._talk.until(lambda: context.preparation != "preparing"))
         self._run(self._talk.close())
+        if continue_at is not None:
+            self._line, self._marks = self._line[:continue_at], []
         self._talk = self._open(session=session, **options)
         self._settled()
 
@@ -297,10 +302,9 @@ class Histories(RuleBasedStateMachine):
         target = self._run(files.rewinder.target(session, point.id))
         outcome = self._run(files.rewind(target, None))
         assert outcome is not None and outcome.session is not None
-        gone = words_of([point])
-        self._continue_at(min(self._line.index(word) for word in gone))
         self._exempt |= self._files
-        self._reopen(outcome.session.id)
+        place = min(self._line.index(word) for word in words_of([point]))
+        self._reopen(outcome.session.id, continue_at=place)
 
     @rule(place=PLACE)
     def fork(self, place: int) -> None:
@@ -313,14 +317,11 @@ class Histories(RuleBasedStateMachine):
         ]
         if messages:
             message = messages[place % len(messages)]
-            self._continue_at(max(self._line.index(word) for word in words_of([message])) + 1)
-            self._reopen(session, at=message.id)
+            place = max(self._line.index(word) for word in words_of([message])) + 1
+            self._reopen(session, continue_at=place, at=message.id)
 
     async def _lineage(self, session: str) -> list[Message]:
         return await self._talk.conversation.sessions.store.messages.load_lineage(session)
-
-    def _continue_at(self, place: int) -> None:
-        self._line, self._marks = self._line[:place], []
 
     @rule()
     def open_branch(self) -> None:

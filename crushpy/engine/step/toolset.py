@@ -30,7 +30,7 @@ _NOT_IN_SMALL = frozenset(
     ("ls", "glob", "multiedit", "job_output", "job_kill", "fetch", "task", "branch", "return_to_parent")
 )
 _OF_EXTENSIONS = frozenset(("mcp", "skill", "lsp"))
-_SKILLS = re.compile(r"\n*^<skills>\n.*?^</skills>$", re.DOTALL | re.MULTILINE)
+_SKILLS = re.compile(r"(?<!\n)\n*^<skills>\n.*?^</skills>$", re.DOTALL | re.MULTILINE)
 
 
 class Toolset:
