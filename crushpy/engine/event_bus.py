@@ -18,7 +18,7 @@ PROGRESS_INTERVAL_S = 0.1
 
 class EventBus:
     """Holds notices back until a front end listens and a new session has emitted its `prompt`. Listeners show
-    things: everything that lasts is stored before they are called."""
+    things: what lasts is stored before they are called, notes in the background."""
 
     def __init__(self, *, opened: bool) -> None:
         self._make_note: NoteMaker = lambda _: None
