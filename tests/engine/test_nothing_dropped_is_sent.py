@@ -397,7 +397,6 @@ def machine_test(llm: ScriptedLLM, cwd: Path) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.timeout(300 + 3 * SEQUENCES)
 @both_databases
