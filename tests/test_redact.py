@@ -102,8 +102,8 @@ def test_a_private_key_goes_whole_also_where_its_end_was_cut_off(kind: str) -> N
     in_json = json.dumps({"key": key, "next": "stays"})
     assert json.loads(redact(in_json)) == {"key": MARK, "next": "stays"}
     cut = key[: len(key) // 2]
-    assert redact(f"before\n{cut}\n[... 500 chars cut ...]\nafter, too") == (
-        f"before\n{MARK}\n[... 500 chars cut ...]\nafter, too"
+    assert redact(f"before\n{cut}\n[... 500 chars truncated ...]\nafter, too") == (
+        f"before\n{MARK}\n[... 500 chars truncated ...]\nafter, too"
     )
 
 

@@ -126,7 +126,7 @@ def _shortened_skill(one: LoadedText, count: Count) -> LoadedText:
     text = one.text
     while size > MAX_SKILL_TOKENS and keep:
         keep = min(keep * 9 // 10, keep * MAX_SKILL_TOKENS // size)
-        text = f"{one.text[:keep]}\n[... cut; skill({one.name!r}) loads all of it ...]"
+        text = f"{one.text[:keep]}\n[... truncated; skill({one.name!r}) loads all of it ...]"
         size = count(_block(LoadedText(one.key, text)))
     return LoadedText(one.key, text, whole=keep == len(one.text))
 

@@ -120,7 +120,7 @@ class OldViews(Data, frozen=True, omit_defaults=False):
 
     message_ids: tuple[str, ...] = ()
     tokens: int = 0
-    """What cutting them frees."""
+    """What shortening them frees."""
 
 
 def _shortened(message_id: str, head: int, tail: int) -> MessageOverride:

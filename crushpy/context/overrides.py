@@ -22,7 +22,8 @@ _STATES: dict[str, SentState] = {
 }
 EDITS = ("shorten", "drop", "remove", "withdraw")
 """What the user did. It also applies to everything that is derived from the message."""
-REMOVED, CUT = "[removed by the user]", "cut by the user"
+REMOVED, BY_USER = "[removed by the user]", "by the user"
+"""The second is in the mark of every edit, also in those that an earlier version stored."""
 
 
 def shorten_text(text: str, override: MessageOverride) -> str:
@@ -30,12 +31,12 @@ def shorten_text(text: str, override: MessageOverride) -> str:
     if gone <= 0:
         return text
     tail = text[len(text) - override.tail :] if override.tail else ""
-    what = f"{gone} chars cut; recall {override.message_id}"
-    what = CUT if override.kind == "shorten" else what
+    what = f"{gone} chars truncated; recall {override.message_id}"
+    what = f"shortened {BY_USER}" if override.kind == "shorten" else what
     return f"{text[: override.head]}\n[... {what} ...]\n{tail}"
 
 
-def image_line(image: Image, why: str = "cut") -> str:
+def image_line(image: Image, why: str = "left out") -> str:
     return f"[image {image.info}, {why}]"
 
 
@@ -45,7 +46,7 @@ def apply_override(message: Message, override: MessageOverride) -> Message:
         return msgspec.structs.replace(message, parts=(_seed.decode(override.text),), tokens=0)
     if override.kind == "remove":
         return msgspec.structs.replace(message, parts=(Text(REMOVED),), tokens=0)
-    return _rewritten(message, lambda text: shorten_text(text, override), "cut")
+    return _rewritten(message, lambda text: shorten_text(text, override), "left out")
 
 
 def without_images(message: Message, why: str) -> Message:

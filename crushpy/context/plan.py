@@ -34,7 +34,7 @@ class TokenBudget(Data, frozen=True):
 
     @property
     def summary_target(self) -> int:
-        """The size that the summariser is asked for; the summary is cut off at twice that."""
+        """The size that the summariser is asked for; the summary is truncated at twice that."""
         return max(1, min(self.summary_tokens, self.window // 20))
 
     @property
@@ -48,7 +48,7 @@ class TokenBudget(Data, frozen=True):
 
     @property
     def longest_summary(self) -> int:
-        """A longer summary is cut off, or refused if the agent wrote it."""
+        """A longer summary is truncated, or refused if the agent wrote it."""
         return 2 * self.summary_target
 
     @property

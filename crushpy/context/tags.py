@@ -91,4 +91,4 @@ def quoted(text: str, limit: int, count: Count, source: str) -> str:
         return text
     keep = max(40, len(ends) * limit // size)
     head, tail = keep * 2 // 3, keep // 3
-    return f"{text[:head]}\n[... {len(text) - head - tail} chars cut; {source} ...]\n{text[-tail:]}"
+    return f"{text[:head]}\n[... {len(text) - head - tail} chars truncated; {source} ...]\n{text[-tail:]}"

@@ -70,6 +70,6 @@ def _server_words(name: str, args: dict[str, Any], more: str) -> tuple[str, str]
 def _value(value: object, more: str) -> str:
     if isinstance(value, str):
         line = value.split("\n", 1)[0]
-        cut = len(line) > MAX_VALUE_CHARS or line != value
-        return f'"{line[:MAX_VALUE_CHARS]}{more.strip() if cut else ""}"'
+        is_truncated = len(line) > MAX_VALUE_CHARS or line != value
+        return f'"{line[:MAX_VALUE_CHARS]}{more.strip() if is_truncated else ""}"'
     return "{…}" if isinstance(value, dict) else "[…]" if isinstance(value, list) else json.dumps(value)

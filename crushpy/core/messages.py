@@ -170,7 +170,7 @@ BOUND_PREFIX = "prefix"
 class Thinking(Data, frozen=True, tag="thinking"):
     """What a model thought. `opaque` holds the provider's signed or encrypted form, whole.
 
-    It is sent back only to the model that made it (`Message.model`), and never cut.
+    It is sent back only to the model that made it (`Message.model`), and never shortened.
     """
 
     text: str

@@ -36,11 +36,11 @@ _REF = lazy_pattern(r"ref: refs/[\w./@#+%=,-]{1,200}")
 
 
 class ContextFile(Data, frozen=True):
-    """A file of instructions for agents. `cut` is the number of characters left out."""
+    """A file of instructions for agents. `truncated_chars` is the number of characters left out."""
 
     path: str
     text: str
-    cut: int = 0
+    truncated_chars: int = 0
 
 
 def context_files(cwd: Path, user_dir: Path, *, imports: bool = False) -> tuple[ContextFile, ...]:
@@ -105,8 +105,9 @@ def describe(cwd: Path, now: float, files: tuple[ContextFile, ...]) -> str:
         f"Git: {git_state(cwd)}",
     ]
     for file in files:
-        cut = f"\n[... {file.cut:,} characters cut; view the file for the rest ...]" if file.cut else ""
-        lines += ["", element("instructions", file.text + cut, path=file.path)]
+        more = f"\n[... {file.truncated_chars:,} characters truncated; view the file for the rest ...]"
+        text = file.text + (more if file.truncated_chars else "")
+        lines += ["", element("instructions", text, path=file.path)]
     return "\n".join(lines)
 
 

@@ -52,8 +52,8 @@ class NestedRules:
         if self._services.approvals.judge(accesses, workspace.cwd).verdict != "allow":
             return ""
         text = read_instructions(file, self._cwd, imports=self._services.trusted)
-        cut = len(text) - MAX_FILE_CHARS
-        return text if cut <= 0 else f"{text[:MAX_FILE_CHARS]}\n[... {cut:,} characters cut; view {name} ...]"
+        mark = f"\n[... {len(text) - MAX_FILE_CHARS:,} characters truncated; view {name} ...]"
+        return text if len(text) <= MAX_FILE_CHARS else text[:MAX_FILE_CHARS] + mark
 
     async def attach(self, outcome: Outcome, observed: ObservedCall) -> Outcome:
         """The outcome with the rules files that apply to its file and are not in the context."""

@@ -1,4 +1,4 @@
-"""Size limits, and the one way to shorten a text: keep head and tail, and mark what was cut."""
+"""Size limits, and the one way to truncate a text: keep head and tail, and mark what is missing."""
 
 from crushpy.core.messages import Data
 
@@ -25,18 +25,18 @@ class Truncated(Data, frozen=True):
 
 
 def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
-    """`text` in at most `limit` characters and a marker line: the middle is cut, at lines if possible."""
+    """`text` in at most `limit` characters and a marker line, its middle left out, at lines if possible."""
     kept = HeadTail(limit)
     kept.add(text)
     return kept.text()
 
 
 def marker(truncated_chars: int) -> str:
-    return f"[... {truncated_chars:,} characters cut ...]"
+    return f"[... {truncated_chars:,} characters truncated ...]"
 
 
-def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
-    """The beginning of one line, followed by the marker if something was cut."""
+def truncate_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
+    """The beginning of one line, followed by the marker if something is missing."""
     if len(line) <= limit:
         return line
     return f"{line[:limit]} {marker(len(line) - limit)}"
@@ -74,10 +74,10 @@ class HeadTail:
         line_start = start.rfind("\n", 0, room // 2) + 1
         head = start[: line_start if line_start > room // 4 else room // 2]
         tail = rest[_tail_start(rest, room - room // 2) :]
-        cut = self.total - len(head) - len(tail)
+        missing = self.total - len(head) - len(tail)
         separator = "" if not head or head.endswith("\n") else "\n"
         lines = self._line_breaks + self._last_line_open
-        return Truncated(f"{head}{separator}{marker(cut)}\n{tail}", cut, lines)
+        return Truncated(f"{head}{separator}{marker(missing)}\n{tail}", missing, lines)
 
     def _drop_middle(self) -> None:
         """Drops what will not be shown. Rare: at least `limit` characters arrive between two calls."""

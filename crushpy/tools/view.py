@@ -12,7 +12,7 @@ from crushpy.core.messages import Excerpt, counted
 from crushpy.tools.base import Args, CallContext, Outcome, ReadingTool
 from crushpy.tools.errors import NotText, ToolError
 from crushpy.tools.files.locate import NamedText
-from crushpy.tools.truncate import cut_line
+from crushpy.tools.truncate import truncate_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
 _DEFAULT_LINES = 2_000
@@ -53,7 +53,7 @@ class ViewTool(ReadingTool[ViewArgs]):
 def _describe_text(args: ViewArgs, file: NamedText, max_chars: int) -> Outcome:
     """The numbered lines from `offset` on, shortened, as many as fit."""
     shown, every, offset = file.shown, file.lines, max(args.offset, 1)
-    lines, total = [cut_line(line) for line in every[offset - 1 : offset - 1 + args.limit]], len(every)
+    lines, total = [truncate_line(line) for line in every[offset - 1 : offset - 1 + args.limit]], len(every)
     if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:

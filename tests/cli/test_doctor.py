@@ -204,7 +204,9 @@ def test_templates_are_checked(doctor: Doctor, config: Path, workspace: Path, cl
     assert report.find("tools/bash is the project's")["mark"] == "ok"
 
 
-def test_context_files_are_listed_with_their_size_and_what_is_cut(doctor: Doctor, workspace: Path) -> None:
+def test_context_files_are_listed_with_their_size_and_what_is_truncated(
+    doctor: Doctor, workspace: Path
+) -> None:
     (workspace / "AGENTS.md").write_text("Be kind.")
     (workspace / "CLAUDE.md").write_text("x" * 20_000)
     small, large = doctor().of("context files")

@@ -281,4 +281,4 @@ def test_a_report_without_end_is_handed_on_by_its_head_and_tail(
     assert len(second) < 31_000 and len(third) < 62_000
     assert second.count("the beginning") == second.count("the end") == 1
     assert third.count("the beginning") == third.count("the end") == 2
-    assert "characters cut ...]" in second and "recall(message_id=" in second
+    assert "characters truncated ...]" in second and "recall(message_id=" in second

@@ -102,10 +102,10 @@ def test_old_views_are_shortened_with_one_word_and_all_comes_back_with_another(
 ) -> None:
     offer = context(cli, session)["old_views"]
     assert context(cli, session, "--shorten", "superseded")["tokens_freed"] == offer["tokens"]
-    assert "[... cut by the user ...]" in sent(run, llm, session)
+    assert "[... shortened by the user ...]" in sent(run, llm, session)
     assert not context(cli, session)["old_views"]["message_ids"]
     context(cli, session, "--restore", "all")
-    assert "chars cut" not in sent(run, llm, session)
+    assert "chars truncated" not in sent(run, llm, session)
 
 
 def test_context_edit_refuses_fixed_messages_by_name(

@@ -93,7 +93,7 @@ def test_a_path_may_be_named_in_full_or_as_seen_from_the_working_directory() -> 
 
 def test_a_long_fact_is_found_by_its_beginning() -> None:
     words = " ".join(f"word{number}" for number in range(200))
-    assert covered(words, flat(words[:320] + " [... 900 chars cut; recall m1 ...]"))
+    assert covered(words, flat(words[:320] + " [... 900 chars truncated; recall m1 ...]"))
     assert not covered(words, flat(words[:200]))
 
 

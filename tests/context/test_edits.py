@@ -63,7 +63,7 @@ def test_a_result_is_shortened_by_itself_and_a_call_with_its_results() -> None:
     assert [message.message_id for message in alone.messages] == [LONG_RESULT]
     assert 0 < alone.tokens_freed < size(HISTORY[2])
     shown = apply_overrides(HISTORY, by_message(alone.overrides))[2]
-    assert shown.result is not None and "[... cut by the user ...]" in shown.result.text
+    assert shown.result is not None and "[... shortened by the user ...]" in shown.result.text
     assert [message.message_id for message in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
 
 

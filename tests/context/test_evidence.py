@@ -98,7 +98,7 @@ def test_a_request_above_the_limit_is_quoted_by_head_and_tail_with_its_id() -> N
     long = "begin " + "z" * 40_000 + " end"
     evidence = built([user("first"), user(long, "m42")])
     assert "begin zzz" in evidence and "zzz end" in evidence
-    assert re.search(r"\[\.\.\. \d+ chars cut; recall m42 \.\.\.\]", evidence)
+    assert re.search(r"\[\.\.\. \d+ chars truncated; recall m42 \.\.\.\]", evidence)
 
 
 def test_long_requests_leave_room_for_other_facts_and_the_newest_stays_whole() -> None:

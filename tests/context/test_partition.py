@@ -227,13 +227,13 @@ def test_a_cut_keeps_head_and_tail_and_says_what_is_gone(text: str) -> None:
         assert shown.text == text
     else:
         assert shown.text.startswith(text[:1_500]) and shown.text.endswith(text[-500:])
-        assert f"[... {len(text) - 2_000} chars cut; recall {message.id} ...]" in shown.text
+        assert f"[... {len(text) - 2_000} chars truncated; recall {message.id} ...]" in shown.text
 
 
 def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
     message = result(call("view"), "an image", images=(Image("image/png", "aGVsbG8="),), is_error=False)
     shown = apply_override(message, MessageOverride(message.id)).result
-    assert shown is not None and not shown.images and "[image image/png, 5 bytes, cut]" in shown.text
+    assert shown is not None and not shown.images and "[image image/png, 5 bytes, left out]" in shown.text
 
 
 def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:

@@ -37,7 +37,11 @@ def test_a_file_that_outgrew_the_budget_is_carried_head_and_tail_and_words_stay_
     sentence = "Keep the API stable. " * 10
     pins = carry_pins([words(1, sentence), file(2, "first line\n" + "x\n" * 4_000 + "last line")], 400, count)
     assert sentence in pins.text and count(pins.text) <= 400
-    assert "first line" in pins.text and "last line" in pins.text and "chars cut; view notes.md" in pins.text
+    assert (
+        "first line" in pins.text
+        and "last line" in pins.text
+        and "chars truncated; view notes.md" in pins.text
+    )
     (warning,) = pins.warnings
     assert "Pin 2 (notes.md) outgrew the 400 tokens for pins" in warning
 

@@ -124,7 +124,7 @@ def test_a_text_within_its_limit_is_quoted_as_it_is() -> None:
 def test_a_longer_one_keeps_head_and_tail_and_names_its_source(text: str, limit: int) -> None:
     shown = quoted(text, limit, count, "recall m1")
     head, _, rest = shown.partition("\n[... ")
-    cut, _, tail = rest.rpartition(" chars cut; recall m1 ...]\n")
+    cut, _, tail = rest.rpartition(" chars truncated; recall m1 ...]\n")
     if "[... " not in text:
         assert text.startswith(head) and text.endswith(tail) and head and tail
         assert int(cut) == len(text) - len(head) - len(tail)

@@ -191,7 +191,9 @@ async def test_the_first_answer_is_kept_at_generation_30(talks: Talks, llm: Scri
     assert evidence.index("Which plan do we follow?") < start < evidence.index("request 28")
     answer = evidence[start:].split("</note>")[0]
     assert (
-        "We settled on plan Osprey." in answer and "Agreed then." in answer and "chars cut; recall" in answer
+        "We settled on plan Osprey." in answer
+        and "Agreed then." in answer
+        and "chars truncated; recall" in answer
     )
     assert len(answer) < 4_000 and secret not in answer
     assert "Later words." not in evidence and "I look around first." not in evidence
@@ -378,7 +380,7 @@ async def test_a_switch_of_method_in_the_middle_of_a_turn_holds_for_the_next_req
 # --- overflow and failures -----------------------------------------------------------------------------
 
 
-async def test_an_overflow_first_cuts_old_results_then_crosses(
+async def test_an_overflow_first_shortens_old_results_then_crosses(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "big.txt").write_text("\n".join(f"line {number} " + "x" * 60 for number in range(400)))
@@ -390,12 +392,12 @@ async def test_an_overflow_first_cuts_old_results_then_crosses(
     talk = await talks(flags=window(100_000))
     assert await talk.ask("read it") == "done"
     assert not talk.of(BoundaryCommitted)
-    assert "chars cut; recall" in texts(llm.requests[2])
+    assert "chars truncated; recall" in texts(llm.requests[2])
     assert len(texts(llm.requests[2])) < len(texts(llm.requests[1]))
     assert talk.conversation.context.budget().window == 8_192
 
 
-async def test_an_overflow_that_cutting_does_not_cure_ends_in_a_boundary(
+async def test_an_overflow_that_shortening_does_not_cure_ends_in_a_boundary(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     llm.script(
@@ -502,7 +504,7 @@ async def test_the_newest_result_is_whole_in_the_child_while_there_is_room(
     await talk.ask("go")
     assert len(talk.of(BoundaryCommitted)) == 1
     child = next(r for r in llm.requests if "This session continues" in texts(r))
-    assert "chars cut" not in texts(child)
+    assert "chars truncated" not in texts(child)
     assert "1999 2000" in texts(child)
 
 

@@ -108,7 +108,7 @@ async def test_a_huge_first_message_is_quoted_by_head_and_tail_in_the_child(
     assert len(talk.of(BoundaryCommitted)) == 1
     evidence = seed_of(talk).evidence
     assert "BEGIN word" in evidence and "word END" in evidence
-    assert f"chars cut; recall {await first_message_id(talk)}" in evidence
+    assert f"chars truncated; recall {await first_message_id(talk)}" in evidence
     assert talk.of(BoundaryCommitted)[0].tokens_after < 7_500
 
 
@@ -262,7 +262,7 @@ async def test_summariser_that_failed_rests_across_boundaries(
     assert asked() == 18
 
 
-async def test_a_summary_longer_than_allowed_is_cut_off_at_twice_what_was_asked_for(
+async def test_a_summary_longer_than_allowed_is_truncated_at_twice_what_was_asked_for(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     llm.always(worker([1_000, 5_000, 7_600, 900], "long " * 1_500, "seq {n} 1800"))

@@ -202,7 +202,9 @@ async def test_only_the_first_branch_of_a_reply_is_opened(talks: Talks, llm: Scr
 
 
 @pytest.mark.slow
-async def test_a_result_of_a_megabyte_is_cut_and_can_be_recalled(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_a_result_of_a_megabyte_is_truncated_and_can_be_recalled(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
     llm.script(
         Reply(calls=[branch()]),
         Reply(calls=[bash("true"), back("haystack " + "x" * 1_000_000 + " needle")]),

@@ -90,7 +90,7 @@ async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: Sc
     for opened in (again, branch, rewound):
         sent = await asked(opened, llm)
         assert "The first answer." not in sent
-        assert "planted-1\\" in sent and "planted-200" not in sent and "cut by the user" in sent
+        assert "planted-1\\" in sent and "planted-200" not in sent and "shortened by the user" in sent
 
 
 async def test_a_dry_run_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None:
@@ -222,7 +222,7 @@ async def test_a_restored_result_is_shortened_again_by_an_overflow(talks: Talks,
     llm.script(Overflow(8_000, 9_000), "It fits.")
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])
-    assert "planted-200" not in sent and "chars cut; recall" in sent
+    assert "planted-200" not in sent and "chars truncated; recall" in sent
 
 
 SECRET = "Use the port 48713 and never touch hush/vault.toml"
@@ -384,7 +384,7 @@ async def test_a_shortened_prompt_leaves_only_facts_of_what_is_left(talks: Talks
     assert "vault" not in sent and "48713" not in sent and "Never touch first.py." in sent
 
 
-async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_cut(
+async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_shortened(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     llm.script(Reply("I ask.", calls=[Call("task", {"prompt": "look for hush"})]), "hush is a word", "Done.")
@@ -398,7 +398,7 @@ async def test_recall_finds_neither_a_task_whose_call_is_dropped_nor_what_was_cu
     await talk.ask("look it up")
     results = [body["content"] for body in llm.requests[-1].body["messages"] if body["role"] == "tool"]
     assert "Nothing earlier matches" in results[0]
-    assert "vault" not in results[1] and "cut by the user" in results[1]
+    assert "vault" not in results[1] and "shortened by the user" in results[1]
 
 
 async def test_a_message_dropped_in_a_branch_is_not_returned_with_it(talks: Talks, llm: ScriptedLLM) -> None:

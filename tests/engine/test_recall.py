@@ -53,7 +53,7 @@ async def test_recall_finds_truncated_text(talks: Talks, llm: ScriptedLLM, works
     llm.script(Reply(calls=[Call("view", {"file_path": "big.txt"})]), Overflow(limit=50_000), "Recovered.")
     talk = await talks(flags={f'models."{MODEL}".context_window': 100_000}, yolo=True)
     await talk.ask("read it")
-    assert "chars cut; recall" in json.dumps(llm.requests[-1].body)
+    assert "chars truncated; recall" in json.dumps(llm.requests[-1].body)
     assert "the hidden needle" not in json.dumps(llm.requests[-1].body)
     assert "the hidden needle" in await asked(talk, llm, query="hidden needle")
 

@@ -149,7 +149,7 @@ def test_large_and_rich_results_have_the_limits_of_commands(run: Run, llm: Scrip
     )
     assert run("--yolo", "try").code == 0
     flood, picture, structured = results(llm)
-    assert len(flood) < 40_000 and "characters cut" in flood and "whole output:" in flood
+    assert len(flood) < 40_000 and "characters truncated" in flood and "whole output:" in flood
     assert "@many:memo://one" in picture and "the second memo" in picture
     assert structured == '{"degrees": 21}'
 

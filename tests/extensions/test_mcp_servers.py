@@ -95,7 +95,7 @@ async def test_mcp_works_over_both_transports_and_revisions(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_result_of_50_mb_arrives_cut_at_the_limit(
+async def test_a_result_of_50_mb_arrives_truncated_at_the_limit(
     process: McpProcess, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLOOD", "2700000")

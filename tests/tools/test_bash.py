@@ -167,7 +167,7 @@ async def test_large_output_keeps_head_and_tail_and_the_whole_in_a_private_file(
     whole = "".join(f"{number}\n" for number in range(1, 100_001))
     assert outcome.text.startswith("1\n2\n3\n")
     assert "\n99999\n100000\n[whole output: " in outcome.text
-    assert "characters cut ...]" in outcome.text
+    assert "characters truncated ...]" in outcome.text
     assert outcome.text.endswith("\n[exit code 1]")
     assert len(outcome.text) < 31_000
     assert isinstance(outcome.display, Terminal)

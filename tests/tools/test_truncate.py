@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crushpy.tools.truncate import HeadTail, cut_line, marker, truncate
+from crushpy.tools.truncate import HeadTail, marker, truncate, truncate_line
 
 texts = st.text(alphabet=st.sampled_from("ab\n\r\u00e9\U0001f600"), max_size=400)
 limits = st.integers(min_value=0, max_value=300)
@@ -69,12 +69,12 @@ def test_a_shortened_text_keeps_at_least_half_of_what_it_may(text: str, limit: i
 def test_long_line_is_truncated_in_the_middle() -> None:
     result = truncate("x" * 50_000)
     assert result.truncated_chars == 20_000
-    assert result.text == "x" * 15_000 + "\n[... 20,000 characters cut ...]\n" + "x" * 15_000
+    assert result.text == "x" * 15_000 + "\n[... 20,000 characters truncated ...]\n" + "x" * 15_000
 
 
 def test_a_long_line_keeps_its_beginning_and_says_how_much_is_missing() -> None:
-    assert cut_line("abcdef", 6) == "abcdef"
-    assert cut_line("abcdef", 4) == "abcd [... 2 characters cut ...]"
+    assert truncate_line("abcdef", 6) == "abcdef"
+    assert truncate_line("abcdef", 4) == "abcd [... 2 characters truncated ...]"
 
 
 @given(st.lists(texts, max_size=8), limits)

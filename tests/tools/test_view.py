@@ -64,7 +64,7 @@ async def test_view_shows_2000_lines_by_default(workspace: Path) -> None:
 async def test_a_long_line_is_cut_and_says_so(workspace: Path) -> None:
     (workspace / "a").write_text("x" * 5000 + "\nshort\n")
     outcome = await call(ViewTool(), lend(workspace), file_path="a")
-    assert outcome.text == "1\t" + "x" * 2000 + " [... 3,000 characters cut ...]\n2\tshort"
+    assert outcome.text == "1\t" + "x" * 2000 + " [... 3,000 characters truncated ...]\n2\tshort"
 
 
 async def test_a_10_mb_file_is_read_in_bounded_pieces_that_join(workspace: Path) -> None:

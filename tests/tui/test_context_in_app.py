@@ -151,7 +151,7 @@ async def test_the_inspector_keeps_its_place_and_one_figure_when_a_message_is_dr
         assert not app.conversation.session.sent_states
 
 
-async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
+async def test_old_views_are_offered_and_shortened_and_what_cannot_be_is_said(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
     async with start(size=(140, 40), yolo=True, toasts=True) as app:
@@ -166,7 +166,7 @@ async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
         await app.sees("Done: 1 message shortened", "sent shortened, whole")
         await app.press("escape")
         await app.sees("sent shortened")
-        assert "cut by the user" in await sent(app, llm, "go on")
+        assert "shortened by the user" in await sent(app, llm, "go on")
 
 
 async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(

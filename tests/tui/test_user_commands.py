@@ -128,7 +128,7 @@ async def test_user_command_is_ended_at_its_limit_and_keeps_its_output(
 
 
 @pytest.mark.nightly
-async def test_a_flood_is_cut_in_the_middle_while_it_comes(start: Start) -> None:
+async def test_a_flood_is_truncated_in_the_middle_while_it_comes(start: Start) -> None:
     def peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
 
@@ -140,7 +140,7 @@ async def test_a_flood_is_cut_in_the_middle_while_it_comes(start: Start) -> None
             await app.pilot.pause(0.01)
         shown = json.dumps(str(block(app).display))
         assert seen < 40_000
-        assert "the head" in shown and "the tail" in shown and "characters cut" in shown
+        assert "the head" in shown and "the tail" in shown and "characters truncated" in shown
         assert len(shown) < 50_000
         assert peak() - before < 95_000_000, "less than the flood itself"
         await app.sees("the tail")

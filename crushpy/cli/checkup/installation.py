@@ -303,9 +303,9 @@ def check_context_files(context: CheckContext) -> Iterator[Finding]:
     found = environment.context_files(context.cwd, context.paths.config_dir)
     for file in found:
         length = f"{len(file.text):,} characters"
-        if file.cut:
+        if file.truncated_chars:
             yield warn(
-                f"{file.path}  ({length}; {file.cut:,} more are truncated)",
+                f"{file.path}  ({length}; {file.truncated_chars:,} more are truncated)",
                 f"Shorten it: at most {environment.MAX_FILE_CHARS:,} of a file and "
                 f"{environment.MAX_TOTAL_CHARS:,} of all are sent to the model.",
             )

@@ -297,7 +297,7 @@ def _described(tree: Worktree, head: str) -> str:
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
     files = run_git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
     diff = run_git(repository, *words, tree.base, head)[:MAX_DIFF_CHARS]
-    more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF_CHARS else ""
+    more = "" if len(diff) < MAX_DIFF_CHARS else "\n[... truncated; `git diff` of the branch shows all ...]"
     return (
         f"What it changed is on the branch {tree.branch}, and merged nowhere "
         f"(git diff {tree.base[:10]}..{tree.branch}):\n{clean(files)}\n\n{clean(diff)}{more}"

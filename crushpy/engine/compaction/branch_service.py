@@ -183,9 +183,9 @@ class BranchService:
 
     def _returned_text(self, branch: OpenBranch, text: str, ending: str, messages: Sequence[Message]) -> str:
         """What the parent gets: the text, how the branch ended, and what the user said in it."""
-        cut = truncate(text)
-        returned = cut.text or "(no text)"
-        for message in self._session.history[::-1] if cut.truncated_chars else ():
+        kept = truncate(text)
+        returned = kept.text or "(no text)"
+        for message in self._session.history[::-1] if kept.truncated_chars else ():
             if text in (
                 message.text.strip(),
                 *(str(call.args.get("result")).strip() for call in message.calls),

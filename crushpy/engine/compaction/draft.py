@@ -13,7 +13,7 @@ from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
 from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.overrides import CUT, REMOVED, apply_overrides, has_outdated_summary, users_edits
+from crushpy.context.overrides import BY_USER, apply_overrides, has_outdated_summary, users_edits
 from crushpy.context.plan import (
     FRAME_TOKENS,
     Plan,
@@ -284,7 +284,7 @@ class BoundaryPlanner:
         evidence = await self._evidence_of(ledger, info, limits)
 
         def quote_again(quote: re.Match[str]) -> str:
-            name, was_edited = quote["message_id"], REMOVED in quote[0] or CUT in quote[0]
+            name, was_edited = quote["message_id"], BY_USER in quote[0]
             text = quoted(
                 texts.get(name, "").strip(), limits.longest_quote, self._gauge.count, f"recall {name}"
             )

@@ -35,7 +35,7 @@ STDERR_LINES, STDERR_CHARS = 20, 2_000
 CHUNK_BYTES = 65_536
 MAX_MESSAGE_BYTES = 64_000_000
 MAX_TEXT_CHARS = 20_000_000
-"""A longer text of a result is cut here, so that it is not sent through the pipe."""
+"""A longer text of a result is truncated here, so that it is not sent through the pipe."""
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
 LONGEST_CALL = 20
 """How many times its timeout a call may take, whatever progress the server reports."""

@@ -13,7 +13,7 @@ from crushpy.tools.base import Args, CallContext, Tool
 from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.locate import NamedText
 from crushpy.tools.files.text_file import normalize, split_lines
-from crushpy.tools.truncate import cut_line
+from crushpy.tools.truncate import truncate_line
 from crushpy.util.uncancellable import in_thread
 
 _CONTEXT_LINES = 2
@@ -115,7 +115,8 @@ def describe_change(change: FileChange, diff: Diff, summary: str) -> str:
 
 def _numbered_lines(lines: Sequence[str], start: int, end: int, width: int) -> list[str]:
     first, last = max(start - _CONTEXT_LINES, 0), min(end + _CONTEXT_LINES, len(lines))
-    rows = [f"{n + 1:>{width}}\t{cut_line(encodable(lines[n]), _MAX_LINE_CHARS)}" for n in range(first, last)]
+    texts = [truncate_line(encodable(line), _MAX_LINE_CHARS) for line in lines[first:last]]
+    rows = [f"{n:>{width}}\t{text}" for n, text in enumerate(texts, first + 1)]
     if end - start > _MAX_SHOWN_LINES:
         keep = _MAX_SHOWN_LINES // 2 + _CONTEXT_LINES
         rows[keep:-keep] = ["..."]
@@ -210,6 +211,6 @@ def _range(start: int, end: int) -> str:
 
 def _prefix_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
-        yield mark + cut_line(encodable(line.removesuffix("\n")), _MAX_DIFF_LINE_CHARS)
+        yield mark + truncate_line(encodable(line.removesuffix("\n")), _MAX_DIFF_LINE_CHARS)
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"

@@ -20,7 +20,7 @@ from crushpy.tools.files.file_change import (
 )
 from crushpy.tools.files.locate import NamedText, missing
 from crushpy.tools.files.text_file import Newline, TextFile, normalize
-from crushpy.tools.truncate import cut_line
+from crushpy.tools.truncate import truncate_line
 
 _MAX_SHOWN_LINES = 8
 _MAX_LINE_CHARS = 200
@@ -38,7 +38,8 @@ def nearest_passage(lines: Sequence[str], wanted: Sequence[str]) -> str:
     if at is None:
         return "No line of the file is similar: view the file again and copy the passage exactly."
     end = min(at + max(len(wanted), 1), at + _MAX_SHOWN_LINES, len(lines))
-    shown = "\n".join(f"{n + 1}\t{cut_line(encodable(lines[n]), _MAX_LINE_CHARS)}" for n in range(at, end))
+    texts = [truncate_line(encodable(line), _MAX_LINE_CHARS) for line in lines[at:end]]
+    shown = "\n".join(f"{n}\t{text}" for n, text in enumerate(texts, at + 1))
     return f"Nearest in the file:\n{shown}\nCopy the passage exactly as it is there."
 
 

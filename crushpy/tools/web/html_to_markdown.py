@@ -1,7 +1,8 @@
 """Converts HTML to Markdown in a process of its own: a hostile page can keep a parser busy forever.
 
-HTML comes on stdin, its address as the argument; out comes a line that says whether it was cut, the title on
-a line, then the markdown. It is run without crushpy's folder on its path, so it imports nothing of ours.
+HTML comes on stdin, its address as the argument; out comes a line that says whether it was truncated, the
+title on a line, then the markdown. It is run without crushpy's folder on its path, so it imports nothing of
+ours.
 """
 
 import re
@@ -10,8 +11,8 @@ from contextlib import suppress
 from urllib.parse import urljoin
 
 MAX_HTML_CHARS = 1_000_000
-"""Without scripts and styles. Larger pages are cut: a megabyte takes seconds."""
-CUT = "cut"
+"""Without scripts and styles. Larger pages are truncated: a megabyte takes seconds."""
+TRUNCATED = "truncated"
 _MAX_MEMORY_BYTES = 1 << 30
 
 _SCRIPT_START = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
@@ -61,9 +62,9 @@ def main() -> None:
     sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
     html = without_code(sys.stdin.buffer.read().decode())
     title, text = to_markdown(html[:MAX_HTML_CHARS], sys.argv[1])
-    cut = CUT if len(html) > MAX_HTML_CHARS else ""
+    truncated = TRUNCATED if len(html) > MAX_HTML_CHARS else ""
     # `replace`: a page may contain lone surrogates, and our own modules cannot be imported here.
-    sys.stdout.buffer.write(f"{cut}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
+    sys.stdout.buffer.write(f"{truncated}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import CallContext, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import OutputFile, as_plain_text
-from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
+from crushpy.tools.truncate import MAX_FETCH_BYTES, truncate, truncate_line
 from crushpy.tools.web import html_to_markdown
 
 
@@ -107,7 +107,7 @@ async def _follow_redirects(client: Client, url: str, context: CallContext) -> O
         url = _redirect_target(url, location)
         if _site(target_of(url)) != _site(target):
             # The user allowed one host; another host is another question.
-            return Outcome(f"{target.authority} redirects to {cut_line(url)}. Fetch that URL to go on.")
+            return Outcome(f"{target.authority} redirects to {truncate_line(url)}. Fetch that URL to go on.")
     raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Fetch its last target directly.")
 
 
@@ -145,7 +145,7 @@ async def _page_outcome(response: Response, url: str, context: CallContext) -> O
     if not is_readable(content_type):
         size = response.headers.get("content-length", "")
         raise ToolError(
-            f"{url} is {cut_line(media_type(content_type), _MAX_NAME_CHARS)}"
+            f"{url} is {truncate_line(media_type(content_type), _MAX_NAME_CHARS)}"
             + (f", {int(size):,} bytes" if size.isdecimal() and len(size) < 20 else "")
             + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
         )
@@ -160,7 +160,7 @@ async def _page_outcome(response: Response, url: str, context: CallContext) -> O
         output_file.where if shown.truncated_chars else "",
     ]
     note_lines = "".join(f"\n[{note}]" for note in notes if note)
-    title = cut_line(page.title, _MAX_NAME_CHARS)
+    title = truncate_line(page.title, _MAX_NAME_CHARS)
     heading = f"Title: {title}\n\n" if title else ""
     return Outcome(
         f"{heading}{shown.text or '(empty)'}{note_lines}",
@@ -239,15 +239,12 @@ async def _read_html(text: str, address: str) -> Page:
     if not text.strip():
         return Page("")
     try:
-        cut, title, content = await _convert(text, address)
+        is_truncated, title, content = await _convert(text, address)
     except (OSError, TimeoutError, ValueError):
         return Page("", note="the page could not be converted: use curl with bash")
-    note = (
-        f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
-        if cut
-        else ""
-    )
-    return Page(await asyncio.to_thread(_clean_lines, content), title, "markdown", note)
+    note = f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
+    lines = await asyncio.to_thread(_clean_lines, content)
+    return Page(lines, title, "markdown", note if is_truncated else "")
 
 
 async def _convert(text: str, address: str) -> tuple[bool, str, str]:
@@ -267,8 +264,8 @@ async def _convert(text: str, address: str) -> tuple[bool, str, str]:
             await process.wait()
     if process.returncode:
         raise ValueError("the converter failed")
-    cut, title, content = printed.decode().split("\n", 2)
-    return cut == html_to_markdown.CUT, title, content
+    mark, title, content = printed.decode().split("\n", 2)
+    return mark == html_to_markdown.TRUNCATED, title, content
 
 
 def _charset(text: str) -> str:
