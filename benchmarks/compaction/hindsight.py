@@ -305,9 +305,11 @@ def by_window(bench: Bench, recordings: Sequence[Recording]) -> Iterator[str]:
                 for policy, text in policies(bench, cut, start, window, number).items():
                     found[policy].append((cut.judge(text), bench.count(text)))
             for policy, judged in found.items():
-                named = _added([(len(one.names), one.carried) for one, _ in judged])
+                named = _added([(len(hindsight.names), hindsight.carried) for hindsight, _ in judged])
                 names[policy].setdefault(window, []).append(named)
-                lines[policy].setdefault(window, []).append(_added([one.lines for one, _ in judged]))
+                lines[policy].setdefault(window, []).append(
+                    _added([hindsight.lines for hindsight, _ in judged])
+                )
                 sizes[policy].setdefault(window, []).extend((1, size) for _, size in judged)
     for title, table, show in (
         ("names", names, interval),
@@ -366,10 +368,10 @@ def at_compactions(bench: Bench, recordings: Sequence[Recording]) -> Iterator[st
         for cuts in found:
             judged = [(cut, texts[policy], cut.judge(texts[policy])) for cut, texts in cuts]
             tokens += [bench.count(text) for _, text, _ in judged]
-            names.append(_added([(len(one.names), one.carried) for _, _, one in judged]))
+            names.append(_added([(len(hindsight.names), hindsight.carried) for _, _, hindsight in judged]))
             again.append(_added([cut.looked_up(text) for cut, text, _ in judged]))
-            lines.append(_added([one.lines for _, _, one in judged]))
-            for name in (name for _, _, one in judged for name in one.names):
+            lines.append(_added([hindsight.lines for _, _, hindsight in judged]))
+            for name in (name for _, _, hindsight in judged for name in hindsight.names):
                 kinds[name.kind].append((1, name.carried))
         by_kind = " / ".join(f"{_share(kinds[kind]):.0%}" for kind in (PATH, IDENTIFIER))
         shares = f"{interval(names)} | {by_kind} | {_share(again):.0%} | {_share(lines):.0%}"

@@ -83,12 +83,12 @@ def table(found: list[Boundary]) -> Iterator[str]:
     columns = "facts in prose | facts carried | names needed later | in prose | carried | tokens | minutes"
     yield f"| boundary | {columns} |"
     yield "| --- " * 8 + "|"
-    for number, one in enumerate(found, 1):
-        shares = f"{one.facts_in_prose:.0%} | {one.facts_carried:.0%}"
-        names = f"{one.names} | {one.names_in_prose} | {one.names_carried}"
-        yield f"| {number} | {shares} | {names} | {one.tokens:,} | {one.minutes:.1f} |"
-        if one.problem:
-            yield f"  {one.problem}"
+    for number, boundary in enumerate(found, 1):
+        shares = f"{boundary.facts_in_prose:.0%} | {boundary.facts_carried:.0%}"
+        names = f"{boundary.names} | {boundary.names_in_prose} | {boundary.names_carried}"
+        yield f"| {number} | {shares} | {names} | {boundary.tokens:,} | {boundary.minutes:.1f} |"
+        if boundary.problem:
+            yield f"  {boundary.problem}"
 
 
 def main() -> None:
