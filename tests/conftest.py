@@ -34,7 +34,8 @@ pytest_plugins = [
 
 # Test modules are compiled once, whatever the variables say: their assertions are rewritten for that.
 sys.dont_write_bytecode = False
-LEFT_OUT = ("nightly", "slow")
+LEFT_OUT = {"nightly": "bin/nightly", "slow": "bin/check --all"}
+"""Marks, and what runs the tests that have them."""
 TOO_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV", "CRUSHPY_BUBBLEWRAP")
 KEPT_FAMILIES = ("PYTHON", "PYTEST", "TEXTUAL_SNAPSHOT", "LD_", "COV")
@@ -118,8 +119,8 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     counted = config.stash.get(left_out, Counter())
     if counted:
-        numbers = " and ".join(f"{counted[name]:,} {name}" for name in sorted(counted))
-        terminalreporter.write_line(f"Left out: {numbers} tests (bin/check --all, bin/nightly).")
+        numbers = ", ".join(f"{counted[name]:,} {name} ({LEFT_OUT[name]})" for name in sorted(counted))
+        terminalreporter.write_line(f"Tests left out: {numbers}.")
 
 
 @pytest.fixture(autouse=True)
