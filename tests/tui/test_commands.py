@@ -67,7 +67,11 @@ async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing
                 continue
             app.chat.prompt.draft = f"/{command.slash}"
             app.chat.prompt.action_submit()
-            await app.pilot.pause(0.1)
+            await app.pilot.pause()
+            await app.until(
+                lambda: app.app.screen is not app.chat or not any(w.is_running for w in app.app.workers),
+                f"/{command.slash} to end or to open a screen",
+            )
             while app.app.screen is not app.chat:
                 await app.press("escape")
                 await app.pilot.pause()

@@ -1,7 +1,6 @@
 """Thinking, from the first word on: how long it took, when it happens and when the session is resumed."""
 
 import re
-import time
 
 import pytest
 from driving import Start, start
@@ -20,8 +19,7 @@ async def test_thinking_time_is_shown_also_after_a_resume(start: Start, llm: Scr
     async with start() as app:
         await app.say("well?")
         await app.sees("▸ Thinking…  what is asked")
-        seen = time.monotonic()
-        await app.until(lambda: time.monotonic() > seen + 1, "a second to pass")
+        await app.until(lambda: re.search(r"[Tt]hinking\W+[1-9]\d*s\b", app.text), "a second of thinking")
         llm.release()
         await app.sees("Forty-two.")
         await app.rests()

@@ -279,7 +279,8 @@ async def test_streaming_causes_no_layout_and_leaves_no_timer() -> None:
 async def test_the_first_piece_is_shown_at_once() -> None:
     async with stage() as here:
         key = here.view.add(ReplyItem("", done=False))
-        await here.pilot.pause(1)  # a slow frame is followed by a longer pause
+        await here.settle()
+        here.view._last_frame = 0.0  # long ago: a slow frame is followed by a longer pause
         here.view.stream(key, "Hello")
         assert here.lines()[0] == "  Hello"
 
