@@ -1,7 +1,7 @@
 """`store.boundaries`: one transaction for each boundary, and what is carried across it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -97,19 +97,31 @@ class BoundaryStore(Subject):
         rows = [{"session_id": session_id, **msgspec.structs.asdict(override)} for override in overrides]
         self._db.execute_many(sql.SAVE_OVERRIDE, rows)
 
-    add_overrides = written(durable=True)(_save_overrides)
+    @written(durable=True)
+    def add_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
+        """Stores overrides of a session. Its forks keep what they inherited, as overrides of their own."""
+        session, continued = self._db.execute(sql.FIND_SESSION, session=session_id).one(), {session_id}
+        for other in self._db.execute(sql.LIST_SESSIONS, root=session.root_id):  # parents come first
+            if other.parent_id in continued and other.kind != FORK:
+                continued.add(other.id)
+            elif other.parent_id in continued:
+                known = {made.message_id: made for made in self._list_overrides(other.id)}
+                names = [override.message_id for override in overrides]
+                kept = [known.get(name, MessageOverride(name, kind="restore")) for name in names]
+                self._save_overrides(other.id, kept)
+        self._save_overrides(session_id, overrides)
 
     @stored
     def load_overrides(self, session_id: str, *, aside: bool = False) -> list[MessageOverride]:
         """The overrides of this session and of those it continues, the first session's first. Before them, if
         `aside`, those of branches and tasks that a search finds."""
+        return self._list_overrides(session_id, load_search_reach(self._db, session_id) if aside else ())
+
+    def _list_overrides(self, session_id: str, aside: Iterable[str] = ()) -> list[MessageOverride]:
         lineage = [session.id for session in session_rows.load_lineage(self._db, session_id)]
-        others = set(load_search_reach(self._db, session_id)).difference(lineage) if aside else ()
-        return [
-            override
-            for session in (*others, *lineage)
-            for override in self._db.execute(sql.LIST_OVERRIDES, session=session)
-        ]
+        sessions = (*set(aside).difference(lineage), *lineage)
+        found = (self._db.execute(sql.LIST_OVERRIDES, session=session) for session in sessions)
+        return [override for rows in found for override in rows]
 
     # --- reading ---------------------------------------------------------------------------------------
 

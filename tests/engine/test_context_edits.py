@@ -560,3 +560,48 @@ async def test_the_users_search_marks_what_is_dropped(talks: Talks, llm: Scripte
         "The first answer.": "dropped",
         "The second answer.": "",
     }
+
+
+async def test_an_edit_in_the_original_does_not_act_on_an_older_fork(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("start")
+    await talk.ask("Never touch planted1.py. Go on.")
+    rule, original = found(talk, "planted1").id, talk.conversation.info.id
+    await talk.close()
+    fork = await talks(flags=WIDE, yolo=True, session=original, fork=True)
+    await fork.ask("in the fork")
+    await fork.close()
+    talk = await talks(flags=WIDE, yolo=True, session=original)
+    await talk.conversation.context.edit([ContextEdit("drop", rule)])
+    await talk.close()
+    fork = await talks(flags=WIDE, yolo=True, session=fork.conversation.info.id)
+    assert [rule.text for rule in (await fork.conversation.rules.listed()).valid] == [
+        "Never touch planted1.py."
+    ]
+    assert await fork.conversation.context.compact()
+    sent = await asked(fork, llm)
+    assert "Never touch planted1.py." in sent and "dropped by the user" not in sent
+
+
+async def test_a_fork_keeps_a_drop_that_the_original_takes_back(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("start")
+    await talk.ask("Never touch planted1.py. Go on.")
+    rule = found(talk, "planted1").id
+    await talk.conversation.context.edit([ContextEdit("drop", rule)])
+    assert await talk.conversation.context.compact()
+    await talk.ask("after the compaction")
+    original = talk.conversation.info.id
+    await talk.close()
+    fork = await talks(flags=WIDE, yolo=True, session=original, fork=True)
+    await fork.close()
+    talk = await talks(flags=WIDE, yolo=True, session=original)
+    await talk.conversation.context.edit([ContextEdit("restore", rule)])
+    assert (await talk.conversation.rules.listed()).valid
+    await talk.close()
+    fork = await talks(flags=WIDE, yolo=True, session=fork.conversation.info.id)
+    assert not (await fork.conversation.rules.listed()).valid
+    assert await fork.conversation.context.compact()
+    assert "planted1" not in await asked(fork, llm)
