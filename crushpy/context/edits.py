@@ -13,11 +13,13 @@ import msgspec
 from crushpy.context.facts import absolute, said_in
 from crushpy.context.overrides import LEVELS, SentState, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
+from crushpy.context.standing_rules import edits_in
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import (
     Data,
     Message,
     MessageOverride,
+    Note,
     Overrides,
     Pin,
     Todo,
@@ -252,10 +254,17 @@ class _Planner:
             self._refuse_seed(member, "dropped")
         if self._kind[message.id] == "dropped":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
+        gone = {name for name, kind in self._kind.items() if kind == "dropped"}.union(self._made)
+        derived = [note for note in self._derived(message) if note.id not in gone]
+        self._kept_places |= {note.id for note in derived}  # what a note did, such as ending a rule, stays
         return [
             MessageOverride(member.id, kind="remove" if self._keeps_place(member) else "drop")
-            for member in self._unit[message.id]
+            for member in (*self._unit[message.id], *derived)
         ]
+
+    def _derived(self, message: Message) -> list[Message]:
+        """The notes that code made of what a message says."""
+        return [note for note in self._history if is_derived(note, message)]
 
     def _repeats(self) -> list[Message]:
         """The messages that repeat what is dropped: they are sent, or have facts in the evidence."""
@@ -277,7 +286,7 @@ class _Planner:
 
     def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
-        unit = self._unit[message.id]
+        unit = (*self._unit[message.id], *self._derived(message))
         concerned = [
             member for member in unit if self._kind[member.id] and (kind != "shortened" or member is message)
         ]
@@ -358,6 +367,19 @@ def telling_pieces(message: Message) -> list[str]:
         *(line for line in lines if len(line) >= MIN_LINE_CHARS),
         *(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name))),
     ]
+
+
+def is_derived(note: Message, message: Message) -> bool:
+    """Whether code made this note of what a prompt says: it has all of it, or ends a rule in it."""
+    said = message.text.strip() if message.role == "user" else ""
+    ended = [edit.text for edit in edits_in(note) if edit.edit == "withdrawn"]
+    named = [
+        part.text.partition(": ")[2] for part in note.parts if isinstance(part, Note) and not part.origin
+    ]
+    return bool(said) and (
+        any(text.startswith(f"{said}\n") for text in named)
+        or any(set(text.split()) <= set(said.split()) for text in ended)
+    )
 
 
 def message_named(name: str, ids: Iterable[str]) -> str:

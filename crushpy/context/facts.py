@@ -364,7 +364,7 @@ def facts_left(facts: MessageFacts, message: Message) -> MessageFacts:
         and msgspec.structs.replace(
             command, lines=tuple(line for line in command.lines if line.strip() in text)
         ),
-        statements=said and tuple(statement for statement in said if statement.text in text),
+        statements=said and tuple(each for each in said if each.text in text or each.edit == "withdrawn"),
         names={name: times for name, times in (facts.names or {}).items() if name in said_in(message)},
     )
 

@@ -605,3 +605,51 @@ async def test_a_fork_keeps_a_drop_that_the_original_takes_back(talks: Talks, ll
     assert not (await fork.conversation.rules.listed()).valid
     assert await fork.conversation.context.compact()
     assert "planted1" not in await asked(fork, llm)
+
+
+@pytest.mark.parametrize("also", [False, True])
+async def test_the_end_of_a_rule_does_not_repeat_a_dropped_prompt(
+    also: bool, talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Fine.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("start")
+    await talk.ask("Never touch planted1.py. Go on.")
+    await talk.ask("Once more. Never touch planted1.py.")
+    (rule,) = (await talk.conversation.rules.listed()).valid
+    await talk.conversation.rules.drop(rule.number)
+    prompt, again = found(talk, "Never touch"), found(talk, "Once more")
+    await talk.conversation.context.edit([ContextEdit("drop", prompt.id, also)])
+    assert "standing rule" not in await asked(talk, llm)
+    assert not (await talk.conversation.rules.listed()).valid, "it has ended, whoever said it as well"
+    if not also:
+        await talk.conversation.context.edit([ContextEdit("drop", again.id)])
+    assert "planted1" not in await asked(talk, llm)
+    await talk.conversation.context.ask_aside("what was that?")
+    assert await talk.conversation.context.compact()
+    assert "planted1" not in await asked(talk, llm)
+    assert all("planted1" not in json.dumps(request.body) for request in llm.requests[-3:])
+    await talk.conversation.context.edit([ContextEdit("restore", prompt.id)])
+    await talk.conversation.context.undo_compaction()
+    sent = await asked(talk, llm)
+    assert "The user withdrew a standing rule" in sent and "Never touch planted1.py. Go on." in sent
+
+
+async def test_the_goal_of_a_branch_is_dropped_with_the_prompt_that_it_was(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Hello.")
+    talk = await talks(flags=WIDE, yolo=True, interactive=True)
+    await talk.ask("start")
+    goal = "look for planted1 in all logs"
+    await talk.conversation.context.open_branch(goal)
+    await talk.ask(goal)
+    prompt = next(message for message in talk.conversation.history if message.text == goal)
+    await talk.conversation.context.edit([ContextEdit("drop", prompt.id)])
+    assert "planted1" not in await asked(talk, llm)
+    assert await talk.conversation.context.return_to_parent()
+    sent = await asked(talk, llm)
+    assert "planted1" not in sent and "Yes." in sent
+    assert await talk.conversation.context.compact()
+    await asked(talk, llm)
+    assert all("planted1" not in json.dumps(request.body) for request in llm.requests[-2:])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from crushpy.context.facts import NOTHING, FactReader, MessageFacts
-from crushpy.context.overrides import apply_overrides, users_edits
+from crushpy.context.overrides import REMOVED, apply_overrides, users_edits
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BranchOpened, BranchReturned
@@ -101,9 +101,10 @@ class BranchService:
     def _last_text(self) -> str:
         """The last thing the agent said in the innermost branch; empty if it said nothing."""
         first = self._session.branches[-1].first
-        for message in reversed(self._view.shown()):
-            if message.role == "assistant" and message.says_something:
-                return message.text.strip()
+        shown = {message.id: message for message in self._view.shown()}
+        for message in reversed(self._session.history):
+            if message.id in shown and message.role == "assistant" and message.says_something:
+                return shown[message.id].text.strip()
             if message.id == first:
                 break
         return ""
@@ -138,6 +139,7 @@ class BranchService:
         chain = lineage[start:]  # a boundary inside a branch continues it
         messages = [message for member in chain for message in await store.messages.load(member.id)]
         edits = users_edits(await store.boundaries.load_overrides(branch_tip.id))
+        branch = msgspec.structs.replace(branch, goal=REMOVED) if branch.first in edits else branch
         returned = self._returned_text(branch, text, ending, apply_overrides(messages, edits))
         report = self._report(branch, returned, chain, messages)
         answer = _answer(branch, returned, report, ending)
