@@ -653,3 +653,29 @@ async def test_the_goal_of_a_branch_is_dropped_with_the_prompt_that_it_was(
     assert await talk.conversation.context.compact()
     await asked(talk, llm)
     assert all("planted1" not in json.dumps(request.body) for request in llm.requests[-2:])
+
+
+async def test_evidence_names_no_job_and_no_grant_of_a_dropped_call(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(
+        Reply(
+            "I start both.",
+            calls=[
+                Call("bash", {"command": "sleep 50; echo planted1", "background": True}),
+                Call("bash", {"command": "echo planted2 now"}),
+            ],
+        ),
+        "Started.",
+        Reply("One more.", calls=[Call("bash", {"command": "sleep 50; echo kept1", "background": True})]),
+        "Started.",
+    )
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("start")
+    await talk.ask("start another")
+    await talk.conversation.session.update(grants=("bash(echo planted2 *)", "bash(git log *)", "write"))
+    await talk.conversation.context.edit(drop(talk, "I start both."))
+    assert await talk.conversation.context.compact()
+    sent = await asked(talk, llm)
+    assert "planted1" not in sent and "planted2" not in sent
+    running = talk.conversation.workspace.jobs.running()
+    assert all(job.id in sent for job in running) and "sleep 50; echo kept1" in sent
+    assert "bash(\\u2026)" in sent and "bash(git log *)" in sent

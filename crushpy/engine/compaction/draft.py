@@ -12,6 +12,7 @@ import msgspec
 from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
 from crushpy.context.coverage import carried_words, fact_words
 from crushpy.context.evidence import build_evidence
+from crushpy.context.facts import said_in
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import BY_USER, apply_overrides, has_outdated_summary, users_edits
 from crushpy.context.plan import (
@@ -256,7 +257,10 @@ class BoundaryPlanner:
         self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, plan: Plan | None = None
     ) -> str:
         size, count = self._gauge.size, self._gauge.count
-        around = await take_snapshot(info, self._scope.services.workspace)
+        gone = {name for name, kind in ledger.edits.items() if kind != "shorten"}
+        lineage = await self._scope.services.store.messages.load_lineage(info.id) if gone else ()
+        dropped = "\n".join(said_in(message) for message in lineage if message.id in gone)
+        around = await take_snapshot(info, self._scope.services.workspace, dropped)
 
         def build() -> str:
             tail = [] if plan is None else least_tail(plan, limits, size=size, count=count)

@@ -487,15 +487,23 @@ async def stored_facts(
     return [left(*row[:2], facts) for row, facts in zip(rows, found, strict=False)]
 
 
-async def take_snapshot(info: SessionInfo, workspace: Workspace) -> WorkspaceSnapshot:
-    """The state beyond the messages: git, jobs, todos and grants."""
+async def take_snapshot(info: SessionInfo, workspace: Workspace, dropped: str) -> WorkspaceSnapshot:
+    """The state beyond the messages: git, jobs, todos and grants. Jobs and grants are shown without what the
+    messages said that the user dropped."""
+    running = workspace.jobs.running()
     return WorkspaceSnapshot(
         cwd=str(workspace.cwd),
         todos=info.todos,
-        jobs=tuple(f"{job.id}: {job.command}" for job in workspace.jobs.running()),
+        jobs=tuple(job.id if job.command in dropped else f"{job.id}: {job.command}" for job in running),
         git=await asyncio.to_thread(_git_state, workspace.cwd),
-        grants=info.grants,
+        grants=tuple(_grant_without(grant, dropped) for grant in info.grants),
     )
+
+
+def _grant_without(grant: str, dropped: str) -> str:
+    tool, _, pattern = grant.removesuffix(")").partition("(")
+    repeats = pattern.strip(" *") and all(part.strip() in dropped for part in pattern.split("*"))
+    return f"{tool}(…)" if repeats else grant
 
 
 def _git_state(cwd: Path) -> tuple[str, ...]:
