@@ -4,6 +4,7 @@ Pure: says and refuses, changes nothing. A call and its results are one unit and
 together; what a session started with stays.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -268,18 +269,17 @@ class _Planner:
 
     def _repeats(self) -> list[Message]:
         """The messages that repeat what is dropped: they are sent, or have facts in the evidence."""
-        pieces = self._dropped_pieces()
+        pieces = telling_pieces(self._dropped())
         sent = (
             message
             for message in self._history
             if not (message.seed or message.id in self._made) and self._kind[message.id] != "dropped"
         )
-        return [message for message in sent if any(piece in said_in(message) for piece in pieces)]
+        return [message for message in sent if is_repeated(pieces, _text_of(message))]
 
-    def _dropped_pieces(self) -> set[str]:
-        gone = {name for name, override in self._made.items() if override.kind in ("drop", "remove")}
-        dropped = (message for message in self._history if message.id in gone)
-        return {piece for message in dropped for piece in telling_pieces(message)}
+    def _dropped(self) -> list[Message]:
+        gone = {name for name, override in self._made.items() if _KINDS[override.kind] == "drop"}
+        return [message for message in self._history if message.id in gone]
 
     def _keeps_place(self, message: Message) -> bool:
         return message.role == "user" and message.id in self._kept_places
@@ -316,7 +316,8 @@ class _Planner:
             )
 
     def effect(self, pins: Sequence[Pin], todos: Sequence[Todo]) -> EditEffect:
-        pieces = self._dropped_pieces()
+        dropped = self._dropped()
+        pieces, gone = telling_pieces(dropped), {message.id for message in dropped}
         after = {**self._overrides, **self._made}
         now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
@@ -341,8 +342,10 @@ class _Planner:
             tuple(self._made.values()),
             thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
             repeats=tuple(message.id for message in self._repeats()),
-            repeating_pins=tuple(pin.number for pin in pins if any(piece in pin.text for piece in pieces)),
-            repeating_todos=tuple(todo.text for todo in todos if any(piece in todo.text for piece in pieces)),
+            repeating_pins=tuple(
+                pin.number for pin in pins if pin.source in gone or is_repeated(pieces, pin.text)
+            ),
+            repeating_todos=tuple(todo.text for todo in todos if is_repeated(pieces, todo.text)),
             outdates_summary=any(
                 message_id in self._before and override.kind != "restore"
                 for message_id, override in self._made.items()
@@ -355,18 +358,49 @@ class _Planner:
         return {message.id: shown.get(message.id, 0) for message in self._history}
 
 
-MIN_LINE_CHARS, MIN_NAME_CHARS = 20, 8
-"""Shorter lines, and shorter words with a digit, occur by chance."""
+MIN_LINE_CHARS, MIN_NAME_CHARS, MIN_WHOLE_CHARS = 20, 8, 4
+"""Shorter lines, shorter words with a digit, and shorter messages occur by chance."""
+COMMON_WORDS = """a again all and check commit continue do done explain fine fix go good great hello help it more next
+no now ok okay on please plan proceed push retry run start stop sure test tests thanks that the this to try yes"""
+"""A short message of nothing else is repeated by chance."""
 
 
-def telling_pieces(message: Message) -> list[str]:
-    """What shows that another text repeats this message: its longer lines, and names such as keys."""
-    lines = [line.strip() for line in said_in(message).splitlines()]
-    names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
-    return [
-        *(line for line in lines if len(line) >= MIN_LINE_CHARS),
-        *(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name))),
-    ]
+def telling_pieces(messages: Iterable[Message]) -> set[str]:
+    """What shows that another text repeats one of these messages: its longer lines, names such as keys, and
+    all words of a short prompt or reply. Of notes only files that the user attached count."""
+    found = set[str]()
+    for message in messages:
+        attached = [part.text.partition("\n")[2] for part in _notes(message) if part.origin == "file"]
+        lines = [
+            re.sub(r"^\s*\d+\t", "", line).strip()
+            for line in "\n".join((said_in(message), *attached)).splitlines()
+        ]
+        names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
+        found.update(line for line in lines if len(line) >= MIN_LINE_CHARS)
+        found.update(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name)))
+        whole = _words(message.text) if not message.calls else ""
+        if len(whole) >= MIN_WHOLE_CHARS + 2 and set(whole.split()) - set(COMMON_WORDS.split()):
+            found.add(whole)
+    return found
+
+
+def is_repeated(pieces: Iterable[str], text: str) -> bool:
+    searched = f"{text}\n{_words(text)}"
+    return any(piece in searched for piece in pieces)
+
+
+def _words(text: str) -> str:
+    """The words of a text, each between spaces."""
+    return " ".join(("", *re.findall(r"\w+", text.casefold()), ""))
+
+
+def _notes(message: Message) -> list[Note]:
+    return [part for part in message.parts if isinstance(part, Note)]
+
+
+def _text_of(message: Message) -> str:
+    """All that a message says, a note included."""
+    return "\n".join((said_in(message), *(note.text for note in _notes(message))))
 
 
 def is_derived(note: Message, message: Message) -> bool:

@@ -1,6 +1,7 @@
 """The context as a list one can edit: what the next request holds, and what becomes of it at a boundary."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from crushpy.core.messages import Message, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
-WIDE = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}
+WIDE: dict[str, object] = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}
 COUNT = "for i in $(seq 1 400); do echo planted-$i; done"
 SHORTEN = [ContextEdit("shorten", "superseded")]
 
@@ -679,3 +680,66 @@ async def test_evidence_names_no_job_and_no_grant_of_a_dropped_call(talks: Talks
     running = talk.conversation.workspace.jobs.running()
     assert all(job.id in sent for job in running) and "sleep 50; echo kept1" in sent
     assert "bash(\\u2026)" in sent and "bash(git log *)" in sent
+
+
+async def test_a_short_prompt_is_repeated_as_whole_words(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(
+        "ok.", "You said Swordfish!", "Swordfishes are fish.", "Yes.", "Yes, I continue.", "A summary."
+    )
+    talk = await talks(flags=WIDE, yolo=True)
+    for prompt in ("start", "swordfish", "continue", "what was said?", "continue"):
+        await talk.ask(prompt)
+    await talk.conversation.pins.add_text("The word is swordfish.")
+    prompt, quoting = found(talk, "swordfish").id, found(talk, "You said Swordfish!").id
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)], dry_run=True)
+    assert (effect.repeats, effect.repeating_pins) == ((quoting,), (1,))
+    again = await talk.conversation.context.edit(drop(talk, "continue"), dry_run=True)
+    assert not again.repeats, "a common word"
+    await talk.conversation.context.edit([ContextEdit("drop", prompt, also=True)])
+    assert await talk.conversation.context.compact()
+    assert "swordfish" not in (await asked(talk, llm)).lower().replace("swordfishes", "")
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_a_pin_of_a_message_is_carried_only_while_the_message_is_sent(
+    compacted: bool, talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Fine.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("start")
+    await talk.ask("planted")
+    prompt = found(talk, "planted").id
+    await talk.conversation.pins.add_message(prompt)
+    if compacted:
+        assert await talk.conversation.context.compact()
+        assert "planted" in await asked(talk, llm)
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)])
+    assert effect.repeating_pins == (1,)
+    assert "planted" not in await asked(talk, llm)
+    assert await talk.conversation.context.compact()
+    assert "planted" not in await asked(talk, llm)
+    (pin,) = (await talk.conversation.pins.listed()).pins
+    assert (pin.text, pin.problem) == ("", "its message was dropped")
+    await talk.conversation.context.edit([ContextEdit("restore", prompt)])
+    assert ("planted" in await asked(talk, llm)) and (await talk.conversation.pins.listed()).pins[0].text
+
+
+async def test_attached_files_repeat_a_dropped_text_and_are_repeated(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "keys.txt").write_text("the api key is hush4711key for all\n")
+    llm.script("I see hush4711key.", "It is the line 'the api key is hush4711key for all'.", "Well.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("look at @keys.txt please")
+    await talk.ask("what does it say?")
+    await talk.ask("hush4711key, is it?")
+    history = talk.conversation.history
+    (file,) = (message.id for message in history if message.role == "user" and not message.text)
+    replies = [found(talk, "I see").id, found(talk, "It is").id]
+    prompt = found(talk, "is it?").id
+    effect = await talk.conversation.context.edit([ContextEdit("drop", file)], dry_run=True)
+    assert effect.repeats == (*replies, prompt)
+    effect = await talk.conversation.context.edit([ContextEdit("drop", prompt)], dry_run=True)
+    assert effect.repeats == (file, *replies)
+    await talk.conversation.context.edit([ContextEdit("drop", prompt, also=True)])
+    assert "hush4711key" not in await asked(talk, llm)

@@ -186,10 +186,11 @@ class ContextService:
             todos=session.info.todos,
         )
         if not dry_run:
-            also = any(edit.also for edit in edits)
-            await uncancellable(self.override(effect.overrides, effect.repeating_todos if also else ()))
-            for number in effect.repeating_pins if also else ():
+            for number in effect.repeating_pins if effect.also else ():
                 await self._store.pins.remove(session.info.root_id, number)
+            await uncancellable(
+                self.override(effect.overrides, effect.repeating_todos if effect.also else ())
+            )
         return effect
 
     async def _earlier(self, edits: Sequence[ContextEdit]) -> list[Message]:

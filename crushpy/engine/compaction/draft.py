@@ -298,7 +298,9 @@ class BoundaryPlanner:
         quotes = "\n".join(quote_again(quote) for quote in found if quote["message_id"] not in edited)
         loaded = tuple(item for item in seed.loaded if item.kind == "hook" or item.key in ledger.loaded)
         rules = (await carried_rules(scope, ledger)).text
-        return msgspec.structs.replace(seed, evidence=evidence, rules=rules, quotes=quotes, loaded=loaded)
+        pins = (await self._pins.carried()).text if self._pins else seed.pins
+        made = {"evidence": evidence, "rules": rules, "pins": pins, "quotes": quotes, "loaded": loaded}
+        return msgspec.structs.replace(seed, **made)
 
     async def ask_hooks(self, draft: BoundaryDraft) -> None:
         """Adds the evidence of hooks. They may block a boundary that can wait: raises Declined."""

@@ -15,7 +15,7 @@ from crushpy.context.carried import CarriedPins, PinView, carry_pins, pin_limit,
 from crushpy.context.evidence import WorkspaceSnapshot
 from crushpy.context.facts import NOTHING, FactReader, MessageFacts, facts_left
 from crushpy.context.ledger import Ledger
-from crushpy.context.overrides import apply_overrides, users_edits
+from crushpy.context.overrides import apply_overrides, shorten_text, users_edits
 from crushpy.context.standing_rules import (
     ADDED,
     SUPERSEDED,
@@ -30,7 +30,7 @@ from crushpy.context.standing_rules import (
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice, RuleChanged
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, Overrides, Pin, ToolCall, counted
+from crushpy.core.messages import Data, Message, MessageOverride, Note, Overrides, Pin, ToolCall, counted
 from crushpy.core.templates import PHRASES, Templates, read_phrases, read_template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import LiveSession
@@ -177,10 +177,15 @@ class PinService:
         return self._views([*others, msgspec.structs.replace(new, number=added.number)])[-1]
 
     async def _contents(self, pins: list[Pin]) -> list[PinView]:
-        return await asyncio.to_thread(lambda: [self._content(pin) for pin in pins])
+        edits = users_edits(await self._store.boundaries.load_overrides(self._session.info.id))
+        return await asyncio.to_thread(lambda: [self._content(pin, edits.get(pin.source)) for pin in pins])
 
-    def _content(self, pin: Pin) -> PinView:
+    def _content(self, pin: Pin, edit: MessageOverride | None) -> PinView:
+        """`edit`: how the user edited the message that is pinned."""
         name, text, problem = pin.source, pin.text, ""
+        if edit is not None:
+            shortened = edit.kind == "shorten"
+            text, problem = (shorten_text(text, edit), "") if shortened else ("", "its message was dropped")
         if pin.kind == "file":
             name = encodable(self._workspace.shown(Path(pin.source)))
             text, problem = self._file_content(pin.source)
