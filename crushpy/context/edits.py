@@ -360,8 +360,8 @@ class _Planner:
 
 MIN_LINE_CHARS, MIN_NAME_CHARS, MIN_WHOLE_CHARS = 20, 8, 4
 """Shorter lines, shorter words with a digit, and shorter messages occur by chance."""
-COMMON_WORDS = """a again all and check commit continue do done explain fine fix go good great hello help it more next
-no now ok okay on please plan proceed push retry run start stop sure test tests thanks that the this to try yes"""
+COMMON_WORDS = """a again all and check commit continue do done fine fix go good great hello it more next no
+now ok okay on please plan proceed push retry run start stop sure test tests thanks that the this to try yes"""
 """A short message of nothing else is repeated by chance."""
 
 

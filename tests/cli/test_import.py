@@ -135,6 +135,23 @@ def test_rules_in_imported_prompts_are_offered_and_apply_once_they_are_added(
     assert "looks like" not in cli("sessions", "rules", told["tip"]).stdout
 
 
+def test_the_notice_about_imported_rules_is_given_once(
+    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
+) -> None:
+    file = foreign.write_claude(user_home)
+    file.write_text(file.read_text().replace(foreign.PROMPT, f"Never push to main. {foreign.PROMPT}"))
+    (told,) = brought(report(cli, "claude"))
+    llm.always("Done.")
+    bare, session, offers = {"CRUSHPY_COMPACTION__KEEP_RECENT_TOKENS": "0"}, told["tip"], list[int]()
+    for number in range(3):
+        done = run(*STREAM, "-s", session, f"Go on {number}.", env=bare)
+        offers.append(sum("imported session" in line["text"] for line in done.of("notice")))
+        session = done.result["session_id"]
+        made = cli("compact", session, "-m", MODEL, env={**llm.env, **bare})
+        assert made.returncode == 0, made.stderr
+    assert offers == [1, 0, 0]
+
+
 def test_a_prompt_after_an_import_sets_rules_and_only_these_are_carried(
     cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
 ) -> None:

@@ -298,7 +298,7 @@ async def add_prompt(scope: AgentScope, prompt: Message, *, steers: bool = False
     if not imported and not any(statement.rule or statement.edit for statement in said):
         return
     ledger = await _known(scope)
-    if ledger.unconfirmed and all(IMPORTED not in note.text for note in scope.session.notes):
+    if ledger.unconfirmed and not await _was_told(scope, IMPORTED):
         scope.emit(Notice(f"{_imported_rules(len(ledger.unconfirmed))}. /rules lists them."))
     valid = [rule for rule in ledger.rules or () if not rule.ended]
     before = [rule for rule in valid if rule.message_id != prompt.id]
@@ -313,6 +313,13 @@ async def add_prompt(scope: AgentScope, prompt: Message, *, steers: bool = False
         scope.emit(RuleChanged(text, "found", number, *((old.text, str(old.number)) if old else ())))
     if found and (carried := await carried_rules(scope, ledger)).left_out:
         scope.emit(Notice(f"{carried.warning[0].upper()}{carried.warning[1:]}.", "warning"))
+
+
+async def _was_told(scope: AgentScope, words: str) -> bool:
+    """Whether a notice had these words, in this session or an earlier one."""
+    lineage = await scope.services.store.sessions.load_lineage(scope.session.info.id)
+    notes = [note for session in lineage for note in await scope.services.store.notes.load(session.id)]
+    return any(words in note.text for note in notes)
 
 
 class RuleService:
