@@ -14,7 +14,6 @@ import msgspec
 from crushpy.context.facts import absolute, said_in
 from crushpy.context.overrides import LEVELS, SentState, apply_override, apply_overrides, sent_state
 from crushpy.context.partition import Size, units
-from crushpy.context.standing_rules import edits_in
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import (
     Data,
@@ -255,11 +254,12 @@ class _Planner:
             self._refuse_seed(member, "dropped")
         if self._kind[message.id] == "dropped":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
-        gone = {name for name, kind in self._kind.items() if kind == "dropped"}.union(self._made)
-        derived = [note for note in self._derived(message) if note.id not in gone]
-        self._kept_places |= {note.id for note in derived}  # what a note did, such as ending a rule, stays
+        derived = self._derived(message)
+        kept = self._kept_places.union(note.id for note in derived)  # a rule that a note ended stays so
         return [
-            MessageOverride(member.id, kind="remove" if self._keeps_place(member) else "drop")
+            MessageOverride(
+                member.id, kind="remove" if member.role == "user" and member.id in kept else "drop"
+            )
             for member in (*self._unit[message.id], *derived)
         ]
 
@@ -269,20 +269,17 @@ class _Planner:
 
     def _repeats(self) -> list[Message]:
         """The messages that repeat what is dropped: they are sent, or have facts in the evidence."""
-        pieces = telling_pieces(self._dropped())
+        pieces = self._dropped_pieces()
         sent = (
             message
             for message in self._history
             if not (message.seed or message.id in self._made) and self._kind[message.id] != "dropped"
         )
-        return [message for message in sent if is_repeated(pieces, _text_of(message))]
+        return [message for message in sent if is_repeated(pieces, said_in(message, notes=True))]
 
-    def _dropped(self) -> list[Message]:
-        gone = {name for name, override in self._made.items() if _KINDS[override.kind] == "drop"}
-        return [message for message in self._history if message.id in gone]
-
-    def _keeps_place(self, message: Message) -> bool:
-        return message.role == "user" and message.id in self._kept_places
+    def _dropped_pieces(self) -> set[str]:
+        gone = [name for name, override in self._made.items() if _KINDS[override.kind] == "drop"]
+        return {piece for name in gone for piece in telling_pieces(self._messages[name])}
 
     def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
@@ -298,9 +295,9 @@ class _Planner:
         return [MessageOverride(message.id, kind="restore") for message in concerned]
 
     def _make(self, override: MessageOverride) -> None:
-        before = self._made.get(override.message_id)
-        if before is not None and before.kind != override.kind:
-            kinds = DONE[_KINDS[before.kind]], DONE[_KINDS[override.kind]]
+        before = self._made.get(override.message_id, override)
+        kinds = DONE[_KINDS[before.kind]], DONE[_KINDS[override.kind]]
+        if kinds[0] != kinds[1]:
             raise UsageError(
                 f"{override.message_id} cannot be {kinds[0]} and {kinds[1]} at once.",
                 "A call and its results are dropped and restored together.",
@@ -316,8 +313,7 @@ class _Planner:
             )
 
     def effect(self, pins: Sequence[Pin], todos: Sequence[Todo]) -> EditEffect:
-        dropped = self._dropped()
-        pieces, gone = telling_pieces(dropped), {message.id for message in dropped}
+        pieces = self._dropped_pieces()
         after = {**self._overrides, **self._made}
         now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
@@ -332,9 +328,8 @@ class _Planner:
             for message in self._history
             if message.id in self._made
         ]
-        first = next(
-            (n for n, message in enumerate(self._history) if message.id in self._made), len(self._history)
-        )
+        places = [place for place, message in enumerate(self._history) if message.id in self._made]
+        first = min(places, default=len(self._history))
         return EditEffect(
             tuple(changed),
             sum(change.before - change.after for change in changed),
@@ -343,12 +338,11 @@ class _Planner:
             thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
             repeats=tuple(message.id for message in self._repeats()),
             repeating_pins=tuple(
-                pin.number for pin in pins if pin.source in gone or is_repeated(pieces, pin.text)
+                pin.number for pin in pins if is_repeated(pieces, f"{pin.source}\n{pin.text}")
             ),
             repeating_todos=tuple(todo.text for todo in todos if is_repeated(pieces, todo.text)),
             outdates_summary=any(
-                message_id in self._before and override.kind != "restore"
-                for message_id, override in self._made.items()
+                self._made[name].kind != "restore" for name in self._before & set(self._made)
             ),
         )
 
@@ -361,27 +355,24 @@ class _Planner:
 MIN_LINE_CHARS, MIN_NAME_CHARS, MIN_WHOLE_CHARS = 20, 8, 4
 """Shorter lines, shorter words with a digit, and shorter messages occur by chance."""
 COMMON_WORDS = """a again all and check commit continue do done fine fix go good great hello it more next no
-now ok okay on please plan proceed push retry run start stop sure test tests thanks that the this to try yes"""
+now ok okay on please plan proceed push retry run start stop sure test tests thanks that the to try yes"""
 """A short message of nothing else is repeated by chance."""
 
 
-def telling_pieces(messages: Iterable[Message]) -> set[str]:
-    """What shows that another text repeats one of these messages: its longer lines, names such as keys, and
-    all words of a short prompt or reply. Of notes only files that the user attached count."""
-    found = set[str]()
-    for message in messages:
-        attached = [part.text.partition("\n")[2] for part in _notes(message) if part.origin == "file"]
-        lines = [
-            re.sub(r"^\s*\d+\t", "", line).strip()
-            for line in "\n".join((said_in(message), *attached)).splitlines()
-        ]
-        names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
-        found.update(line for line in lines if len(line) >= MIN_LINE_CHARS)
-        found.update(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name)))
-        whole = _words(message.text) if not message.calls else ""
-        if len(whole) >= MIN_WHOLE_CHARS + 2 and set(whole.split()) - set(COMMON_WORDS.split()):
-            found.add(whole)
-    return found
+def telling_pieces(message: Message) -> list[str]:
+    """What shows that another text repeats this message: its id, its longer lines, names such as keys, and all
+    words of a short prompt or reply. Of notes only files that the user attached count."""
+    attached = [note.text.partition("\n")[2] for note in _notes(message) if note.origin == "file"]
+    said = re.sub(r"(?m)^ *\d+\t", "", "\n".join((said_in(message), *attached)))
+    lines = [line.strip() for line in said.splitlines()]
+    names = [word.strip(".,;:'\"()`") for line in lines for word in line.split()]
+    words = "" if message.calls else _words(message.text)
+    is_common = len(words.strip()) < MIN_WHOLE_CHARS or set(words.split()) <= set(COMMON_WORDS.split())
+    return [
+        *(message.id, *([] if is_common else [words])),
+        *(line for line in lines if len(line) >= MIN_LINE_CHARS),
+        *(name for name in names if len(name) >= MIN_NAME_CHARS and any(map(str.isdigit, name))),
+    ]
 
 
 def is_repeated(pieces: Iterable[str], text: str) -> bool:
@@ -398,22 +389,15 @@ def _notes(message: Message) -> list[Note]:
     return [part for part in message.parts if isinstance(part, Note)]
 
 
-def _text_of(message: Message) -> str:
-    """All that a message says, a note included."""
-    return "\n".join((said_in(message), *(note.text for note in _notes(message))))
-
-
 def is_derived(note: Message, message: Message) -> bool:
     """Whether code made this note of what a prompt says: it has all of it, or ends a rule in it."""
     said = message.text.strip() if message.role == "user" else ""
-    ended = [edit.text for edit in edits_in(note) if edit.edit == "withdrawn"]
-    named = [
-        part.text.partition(": ")[2] for part in note.parts if isinstance(part, Note) and not part.origin
-    ]
-    return bool(said) and (
-        any(text.startswith(f"{said}\n") for text in named)
-        or any(set(text.split()) <= set(said.split()) for text in ended)
-    )
+    for part in _notes(note) if said else ():
+        told = re.split(r":\s", part.text, maxsplit=1)[-1]
+        is_ended = part.about == "rule_withdrawn" and set(told.split()) <= set(said.split())
+        if is_ended or (not part.origin and told.startswith(f"{said}\n")):
+            return True
+    return False
 
 
 def message_named(name: str, ids: Iterable[str]) -> str:

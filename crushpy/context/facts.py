@@ -16,6 +16,7 @@ from crushpy.core.messages import (
     Data,
     Diff,
     Message,
+    Note,
     TaskReport,
     Terminal,
     Todo,
@@ -98,9 +99,11 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
             yield waiting.pop(result.call_id), result
 
 
-def said_in(message: Message) -> str:
-    """All text of a message: its prose, the arguments of its calls, its result. Not thinking, not seeds."""
+def said_in(message: Message, *, notes: bool = False) -> str:
+    """All text of a message: its prose, the arguments of its calls, its result, and `notes` if wanted. Not
+    thinking, not seeds."""
     texts = [message.text, *(text for call in message.calls for text in _texts(call.args))]
+    texts += [part.text for part in message.parts if notes and isinstance(part, Note)]
     return "\n".join((*texts, message.result.text if message.result is not None else ""))
 
 

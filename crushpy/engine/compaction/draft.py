@@ -257,7 +257,7 @@ class BoundaryPlanner:
         self, ledger: Ledger, info: SessionInfo, limits: TokenBudget, plan: Plan | None = None
     ) -> str:
         size, count = self._gauge.size, self._gauge.count
-        gone = {name for name, kind in ledger.edits.items() if kind != "shorten"}
+        gone = [name for name, kind in ledger.edits.items() if kind != "shorten"]
         lineage = await self._scope.services.store.messages.load_lineage(info.id) if gone else ()
         dropped = "\n".join(said_in(message) for message in lineage if message.id in gone)
         around = await take_snapshot(info, self._scope.services.workspace, dropped)
