@@ -130,11 +130,10 @@ def _shortened(message_id: str, head: int, tail: int) -> MessageOverride:
 
 
 def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
-    views = superseded_views(history, cwd=cwd)
-    shown = [message for message in views if not sent_state(overrides, message.id)]
     freed = {
-        message.id: size(message) - size(apply_override(message, _shortened(message.id, 0, 0)))
-        for message in shown
+        view.id: size(view) - size(apply_override(view, _shortened(view.id, 0, 0)))
+        for view in superseded_views(history, cwd=cwd)
+        if not sent_state(overrides, view.id)
     }
     worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
     return OldViews(tuple(worth), sum(worth.values()))
@@ -160,14 +159,7 @@ def effect_of_edits(
 ) -> EditEffect:
     """The effect of all these edits together. `earlier` are messages before the history, of which a seed may
     quote something. Raises `UsageError` if an edit is impossible."""
-    before = {message.id for message in earlier}
-    planner = _Planner(
-        (*earlier, *history),
-        overrides,
-        cwd,
-        lambda message: 0 if message.id in before else size(message),
-        before,
-    )
+    planner = _Planner(earlier, history, overrides, cwd, size)
     for edit in wanted:
         planner.add(edit)
     return msgspec.structs.replace(planner.effect(pins, todos), also=any(edit.also for edit in wanted))
@@ -175,21 +167,18 @@ def effect_of_edits(
 
 class _Planner:
     def __init__(
-        self, history: Sequence[Message], overrides: Overrides, cwd: str, size: Size, before: set[str]
+        self, past: Sequence[Message], history: Sequence[Message], overrides: Overrides, cwd: str, size: Size
     ) -> None:
-        self._history = history
-        first = next((message.id for message in history if message.role == "user"), "")
-        self._before = before
-        self._kept_places = {first, *before}
+        self._history, self._before = (*past, *history), {message.id for message in past}
+        first = next((message.id for message in self._history if message.role == "user"), "")
+        self._kept_places = {first, *self._before}
         """Prompts in whose place a line stays, if they are dropped."""
         self._overrides = overrides
         self._cwd = cwd
-        self._size = size
-        self._unit = {message.id: unit for unit in units(history) for message in unit}
-        self._messages = {message.id: message for message in history}
-        self._kind: dict[str, SentState] = {
-            message.id: sent_state(overrides, message.id) for message in history
-        }
+        self._size: Size = lambda message: 0 if message.id in self._before else size(message)
+        self._unit = {message.id: unit for unit in units(self._history) for message in unit}
+        self._messages = {message.id: message for message in self._history}
+        self._kind: dict[str, SentState] = {name: sent_state(overrides, name) for name in self._messages}
         self._made: dict[str, MessageOverride] = {}
         self._asked: set[str] = set()
 
@@ -232,9 +221,7 @@ class _Planner:
                 f"Message {message.id} is dropped: there is nothing to shorten.", "--restore it first."
             )
         concerned = self._unit[message.id] if message.calls else (message,)
-        found = list(
-            filter(None, (self._shorter(message) for message in concerned if not self._kind[message.id]))
-        )
+        found = [made for part in concerned if not self._kind[part.id] and (made := self._shorter(part))]
         if not found:
             raise UsageError(f"Message {message.id} is too short to be shortened.", "--drop leaves it out.")
         return found
@@ -257,10 +244,8 @@ class _Planner:
         derived = self._derived(message)
         kept = self._kept_places.union(note.id for note in derived)  # a rule that a note ended stays so
         return [
-            MessageOverride(
-                member.id, kind="remove" if member.role == "user" and member.id in kept else "drop"
-            )
-            for member in (*self._unit[message.id], *derived)
+            MessageOverride(part.id, kind="remove" if part.role == "user" and part.id in kept else "drop")
+            for part in (*self._unit[message.id], *derived)
         ]
 
     def _derived(self, message: Message) -> list[Message]:
@@ -275,7 +260,7 @@ class _Planner:
             for message in self._history
             if not (message.seed or message.id in self._made) and self._kind[message.id] != "dropped"
         )
-        return [message for message in sent if is_repeated(pieces, said_in(message, notes=True))]
+        return [message for message in sent if pieces and is_repeated(pieces, said_in(message, notes=True))]
 
     def _dropped_pieces(self) -> set[str]:
         gone = [name for name, override in self._made.items() if _KINDS[override.kind] == "drop"]
@@ -285,7 +270,7 @@ class _Planner:
         kind = self._kind[message.id]
         unit = (*self._unit[message.id], *self._derived(message))
         concerned = [
-            member for member in unit if self._kind[member.id] and (kind != "shortened" or member is message)
+            part for part in unit if self._kind[part.id] and (kind != "shortened" or part is message)
         ]
         if not concerned or (not kind and not message.calls):
             raise UsageError(
@@ -313,7 +298,7 @@ class _Planner:
             )
 
     def effect(self, pins: Sequence[Pin], todos: Sequence[Todo]) -> EditEffect:
-        pieces = self._dropped_pieces()
+        gone = self._dropped_pieces()
         after = {**self._overrides, **self._made}
         now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
@@ -337,12 +322,10 @@ class _Planner:
             tuple(self._made.values()),
             thoughts_lost=sum(message.has_bound_thinking for message in self._history[first:]),
             repeats=tuple(message.id for message in self._repeats()),
-            repeating_pins=tuple(
-                pin.number for pin in pins if is_repeated(pieces, f"{pin.source}\n{pin.text}")
-            ),
-            repeating_todos=tuple(todo.text for todo in todos if is_repeated(pieces, todo.text)),
+            repeating_pins=tuple(pin.number for pin in pins if is_repeated(gone, f"{pin.source} {pin.text}")),
+            repeating_todos=tuple(todo.text for todo in todos if is_repeated(gone, todo.text)),
             outdates_summary=any(
-                self._made[name].kind != "restore" for name in self._before & set(self._made)
+                made.kind != "restore" for made in changed if made.message_id in self._before
             ),
         )
 
@@ -360,8 +343,8 @@ now ok okay on please plan proceed push retry run start stop sure test tests tha
 
 
 def telling_pieces(message: Message) -> list[str]:
-    """What shows that another text repeats this message: its id, its longer lines, names such as keys, and all
-    words of a short prompt or reply. Of notes only files that the user attached count."""
+    """What shows that another text repeats this message: its id, its longer lines, names such as keys, and
+    all words of a short prompt or reply. Of notes only files that the user attached count."""
     attached = [note.text.partition("\n")[2] for note in _notes(message) if note.origin == "file"]
     said = re.sub(r"(?m)^ *\d+\t", "", "\n".join((said_in(message), *attached)))
     lines = [line.strip() for line in said.splitlines()]
@@ -479,7 +462,4 @@ def superseded_views(history: Sequence[Message], *, cwd: str) -> list[Message]:
 
 
 def _number(value: object, default: int) -> int:
-    try:
-        return int(str(value)) if value is not None else default
-    except ValueError:
-        return default
+    return int(text) if (text := str(value)).isdecimal() else default

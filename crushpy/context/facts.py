@@ -359,14 +359,12 @@ def facts_left(facts: MessageFacts, message: Message) -> MessageFacts:
     """The facts of a message of which requests show only a part: `message` as they show it."""
     text = message.result.text if message.result else request_text(message)
     command, said = facts.command, facts.statements
+    lines = tuple(line for line in command.lines if line.strip() in text) if command else ()
     return msgspec.structs.replace(
         facts,
         request=facts.request and Quote(message.id, text),
         reply=facts.reply and Quote(message.id, text),
-        command=command
-        and msgspec.structs.replace(
-            command, lines=tuple(line for line in command.lines if line.strip() in text)
-        ),
+        command=command and msgspec.structs.replace(command, lines=lines),
         statements=said and tuple(each for each in said if each.text in text or each.edit == "withdrawn"),
         names={name: times for name, times in (facts.names or {}).items() if name in said_in(message)},
     )

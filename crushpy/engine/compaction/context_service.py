@@ -188,9 +188,8 @@ class ContextService:
         if not dry_run:
             for number in effect.repeating_pins if effect.also else ():
                 await self._store.pins.remove(session.info.root_id, number)
-            await uncancellable(
-                self.override(effect.overrides, effect.repeating_todos if effect.also else ())
-            )
+            todos = effect.repeating_todos if effect.also else ()
+            await uncancellable(self.override(effect.overrides, todos))
         return effect
 
     async def _earlier(self, edits: Sequence[ContextEdit]) -> list[Message]:

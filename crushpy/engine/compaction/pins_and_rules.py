@@ -298,28 +298,21 @@ async def add_prompt(scope: AgentScope, prompt: Message, *, steers: bool = False
     if not imported and not any(statement.rule or statement.edit for statement in said):
         return
     ledger = await _known(scope)
-    if ledger.unconfirmed and not await _was_told(scope, IMPORTED):
+    store, here = scope.services.store, scope.session.info.id
+    lineage = await store.sessions.load_lineage(here) if ledger.unconfirmed else ()
+    notes = [note for session in lineage for note in await store.notes.load(session.id)]
+    if lineage and all(IMPORTED not in note.text for note in notes):
         scope.emit(Notice(f"{_imported_rules(len(ledger.unconfirmed))}. /rules lists them."))
     valid = [rule for rule in ledger.rules or () if not rule.ended]
     before = [rule for rule in valid if rule.message_id != prompt.id]
-    found = [
-        (rule.text, str(rule.number), replaced_rule(rule.text, before))
-        for rule in valid
-        if rule.message_id == prompt.id
-    ]
+    new = (rule for rule in valid if rule.message_id == prompt.id)
+    found = [(rule.text, str(rule.number), replaced_rule(rule.text, before)) for rule in new]
     asked = [statement.text for statement in said if statement.edit == "asked"]
     found += [(text, "", rule) for text in asked if (rule := meant_rule(text, before))]
     for text, number, old in found:
         scope.emit(RuleChanged(text, "found", number, *((old.text, str(old.number)) if old else ())))
     if found and (carried := await carried_rules(scope, ledger)).left_out:
         scope.emit(Notice(f"{carried.warning[0].upper()}{carried.warning[1:]}.", "warning"))
-
-
-async def _was_told(scope: AgentScope, words: str) -> bool:
-    """Whether a notice had these words, in this session or an earlier one."""
-    lineage = await scope.services.store.sessions.load_lineage(scope.session.info.id)
-    notes = [note for session in lineage for note in await scope.services.store.notes.load(session.id)]
-    return any(words in note.text for note in notes)
 
 
 class RuleService:
@@ -486,10 +479,9 @@ async def stored_facts(
         if store_missing:
             missing = {name: facts for name, facts in every.items() if facts is not stored.get(name)}
             await store.messages.save_facts(session_id, missing)
-    shown = dict[str, Message]()
-    if any(message_id in edits for message_id, _, _ in rows):
-        stored = await store.messages.load(session_id)
-        shown = {message.id: message for message in apply_overrides(stored, edits)}
+    is_edited = any(message_id in edits for message_id, _, _ in rows)
+    own = await store.messages.load(session_id) if is_edited else ()
+    shown = {message.id: message for message in apply_overrides(own, edits)}
 
     def left(message_id: str, number: int, facts: MessageFacts) -> MessageFacts:
         if message_id in edits:
@@ -526,10 +518,7 @@ def _git_state(cwd: Path) -> tuple[str, ...]:
         return ()
     status = git("status", "--porcelain", "--ignore-submodules=all", filters=known_filters(cwd))
     dirty = (status or b"").decode("utf-8", "replace").splitlines()
-    lines = [
-        f"HEAD {head.decode('utf-8', 'replace').splitlines()[-1]}",
-        *(f"dirty: {line}" for line in dirty[:MAX_DIRTY_FILES]),
-    ]
-    if len(dirty) > MAX_DIRTY_FILES:
-        lines.append(f"and {len(dirty) - MAX_DIRTY_FILES} more dirty files")
-    return tuple(lines)
+    more = len(dirty) - MAX_DIRTY_FILES
+    shown = [f"dirty: {line}" for line in dirty[:MAX_DIRTY_FILES]]
+    shown += [f"and {more} more dirty files"] if more > 0 else []
+    return f"HEAD {head.decode('utf-8', 'replace').splitlines()[-1]}", *shown
