@@ -19,6 +19,15 @@ def paste_label(text: str) -> str:
     return f"pasted {size:,} lines" if size > 1 else f"pasted {len(text):,} characters"
 
 
+def find_pastes(text: str, pastes: Iterable[str]) -> list[tuple[int, int]]:
+    """Start and end of each, which stand in `text` in this order, without the blanks around them."""
+    spans: list[tuple[int, int]] = []
+    for paste in map(str.strip, pastes):
+        start = text.find(paste, spans[-1][1] if spans else 0)
+        spans += [(start, start + len(paste))] if paste and start >= 0 else []
+    return spans
+
+
 def fold_pastes(text: str, pasted: Iterable[tuple[int, int]]) -> str:
     """The text with a mark for each large paste; unchanged if it consists of pastes only."""
     parts: list[str] = []

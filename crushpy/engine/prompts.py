@@ -163,16 +163,17 @@ class Prompts:
         if not self._closed:
             self._runtime.scope.models.warm_up(self._session.info.model)
 
-    async def earlier(self) -> list[str]:
-        """Earlier prompts in this folder, the latest last. Empty if storage cannot be read."""
+    async def earlier(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Earlier prompts in this folder, the latest last, with what is not the user's own words in each.
+        Empty if storage cannot be read."""
         if self._closed:
-            return []
+            return {}
         try:
             messages = self._runtime.scope.services.store.messages
             return await messages.list_prompts(self._session.info.cwd, MAX_EARLIER_PROMPTS)
         except StorageError as error:  # the next write reports it
             log.info("no earlier prompts: %s", error.message)
-            return []
+            return {}
 
     @property
     def queue(self) -> tuple[Message, ...]:

@@ -60,16 +60,19 @@ class MessageStore(Subject):
         return {row.id: row.number for row in rows}
 
     @stored
-    def list_prompts(self, cwd: str, limit: int) -> list[str]:
-        """The last `limit` distinct texts that a user wrote in this folder, the latest last."""
+    def list_prompts(self, cwd: str, limit: int) -> dict[str, tuple[tuple[int, int], ...]]:
+        """The last `limit` distinct texts that a user wrote in this folder, the latest last; with start and
+        end of what is not the user's own words: pastes, and all of what came from elsewhere."""
         bounds = {"sessions": _PROMPT_SESSIONS, "many": limit * _PROMPT_REPEATS}
         rows = self._db.execute(sql.LIST_PROMPTS, folder=session_rows.folder_key(cwd), **bounds)
-        found: dict[str, None] = {}
+        found: dict[str, tuple[tuple[int, int], ...]] = {}
         for parts in rows.scalars():
-            text = "".join(part.text for part in session_rows.decode_parts(parts) if isinstance(part, Text))
+            words = [part for part in session_rows.decode_parts(parts) if isinstance(part, Text)]
+            text = "".join(part.text for part in words)
             if text.strip():  # seeds and notes were not written by the user
-                found.setdefault(text)
-        return list(found)[:limit][::-1]
+                own = len(words) == 1 and words[0].origin in ("typed", "editor")
+                found.setdefault(text, words[0].pasted if own else ((0, len(text)),))
+        return dict(list(found.items())[:limit][::-1])
 
     @stored
     def get(self, message_id: str, within: str) -> Message:

@@ -12,7 +12,7 @@ from support.stored import a_session, replied, said
 
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Message, Note
+from crushpy.core.messages import Message, Note, Text
 from crushpy.storage.records import SessionBusy, StorageError
 from crushpy.storage.store import Store
 
@@ -124,9 +124,9 @@ async def test_the_prompts_of_a_folder_come_oldest_first_and_each_once(store: St
     await store.sessions.create(task, said("written by the model"))
     tip = await continued(store, root)
     await store.messages.add(tip.id, said("three\nlines"))
-    assert await store.messages.list_prompts("/work", 10) == ["two", "one", "three\nlines"]
-    assert await store.messages.list_prompts("/work", 2) == ["one", "three\nlines"]
-    assert await store.messages.list_prompts("/nowhere", 2) == []
+    assert list(await store.messages.list_prompts("/work", 10)) == ["two", "one", "three\nlines"]
+    assert list(await store.messages.list_prompts("/work", 2)) == ["one", "three\nlines"]
+    assert await store.messages.list_prompts("/nowhere", 2) == {}
 
 
 async def test_tips_hold_each_conversation_once_however_many_spoke_at_the_same_moment(
@@ -145,3 +145,21 @@ async def test_tips_hold_each_conversation_once_however_many_spoke_at_the_same_m
             assert [(tip.id, tip.message_count) for tip in found] == rows
             assert await reader.sessions.list_tips(cwd, 2) == found[:2]
     await unopened.close()
+
+
+async def test_prompts_of_a_folder_keep_what_is_not_the_users_own(store: Store) -> None:
+    prompts = (
+        Text("see never push", ((4, 14),)),
+        Text("always squash", origin="import"),
+        Text("use tabs", origin="editor"),
+    )
+    root = a_session("/work")
+    await store.sessions.create(root, said("mine"))
+    for prompt in prompts:
+        await store.messages.add(root.id, Message(new_id(), "user", (prompt,), created_at=time.time()))
+    listed = await store.messages.list_prompts("/work", 3)
+    assert list(listed.items()) == [
+        ("see never push", ((4, 14),)),
+        ("always squash", ((0, 13),)),
+        ("use tabs", ()),
+    ]

@@ -123,3 +123,14 @@ async def test_external_editor_falls_back_to_an_installed_one(tmp_path: Path, mo
         await type_text(pilot, "written")
         await edit(app, pilot)
         assert app.prompt.text == "written by vi"
+
+
+async def test_pastes_that_the_editor_changed_stay_pastes(editor):
+    editor('sed -i -e "s/never/NEVER/" -e "s/line 7/LINE 7/" "$1" && printf "mine\\n" >> "$1"')
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "see ")
+        await send(pilot, events.Paste("never push\n"), events.Paste(LINES))
+        await edit(app, pilot)
+        assert "".join(app.prompt.pastes.contained(app.prompt.text)).startswith("NEVER push\nline 0\n")
+        assert "LINE 7\n" in "".join(app.prompt.pastes.contained(app.prompt.text))

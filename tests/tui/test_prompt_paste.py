@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from prompt_host import Host, send, type_text
@@ -10,6 +11,9 @@ from textual import events
 from crushpy.core.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.textual_adapter import Keyboard, PasteReader
+from crushpy.tui.widgets.prompt import PromptInput
+
+Editing = Literal["plain", "vim"]
 
 LINES = "\n".join(f"line {number}" for number in range(1_234))
 MARK = "[pasted 1,234 lines #1]"
@@ -162,6 +166,73 @@ async def test_five_megabytes_never_enter_the_text_area():
         assert app.prompt.document.line_count == 1
         await pilot.press("enter")
         assert app.heard == [("submitted", ("ünïcode line\n" * 400_000).strip())]
+
+
+# --- what counts as pasted ----------------------------------------------------------------------------------
+
+
+class Listening(Host):
+    """Remembers which parts of a prompt were pasted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pasted: list[tuple[str, ...]] = []
+
+    def on_prompt_input_submitted(self, event: PromptInput.Submitted) -> None:
+        self.pasted.append(event.pasted)
+
+
+@pytest.mark.parametrize("editing", ["plain", "vim"])
+async def test_an_edited_paste_counts_with_its_edits_and_words_around_it_do_not(editing: Editing):
+    app = Listening()
+    async with app.run_test() as pilot:
+        app.prompt.edit_like(editing)
+        await type_text(pilot, "See: ")
+        await send(pilot, events.Paste("never push"))
+        await type_text(pilot, " or merge")
+        if editing == "vim":
+            await pilot.press("escape", *"0wwlrx", "A", "enter")
+            assert app.pasted == [("nxver push",)]
+            return
+        await pilot.press("home", *["right"] * 8, "x", "home", "N", "enter")
+        assert app.pasted == [("nevxer push",)]
+
+
+async def test_a_paste_stays_one_through_undo_and_redo():
+    app = Listening()
+    async with app.run_test() as pilot:
+        await send(pilot, events.Paste("never push"))
+        await pilot.press("left", "x", "ctrl+w", "ctrl+z", "ctrl+z", "ctrl+z", "ctrl+y", "enter")
+        assert app.pasted == [("never push",)]
+
+
+async def test_a_paste_that_is_typed_again_counts_as_typed():
+    app = Listening()
+    async with app.run_test() as pilot:
+        await send(pilot, events.Paste("never push"))
+        await pilot.press("enter")
+        await type_text(pilot, "never push\n")
+        assert app.pasted == [("never push",), ()]
+
+
+async def test_a_large_paste_from_the_history_is_folded_again():
+    app = Listening()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "see ")
+        await send(pilot, events.Paste(LINES))
+        await pilot.press("enter", "up")
+        assert app.prompt.text == f"see {MARK}"
+        await pilot.press("!", "enter")
+        assert app.pasted == [(LINES,), (LINES,)]
+
+
+async def test_a_queued_prompt_taken_back_keeps_its_paste_and_that_of_the_draft():
+    app = Listening()
+    async with app.run_test() as pilot:
+        await send(pilot, events.Paste("in the draft"))
+        app.prompt.take_back("queued: earlier", [(8, 15)])
+        await pilot.press("enter")
+        assert app.pasted == [("earlier", "in the draft")]
 
 
 # --- reading pastes from the terminal -----------------------------------------------------------------------

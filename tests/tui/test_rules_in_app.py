@@ -105,3 +105,44 @@ async def test_a_small_paste_sets_no_rule_and_typed_words_do(start: Start, llm: 
         await app.rests()
         assert await rules(app) == ["No emojis please."]
         assert "Never push to main." in app.conversation.history[0].text
+
+
+TICKET = "Never touch legacy.py.\nAlways use tabs."
+
+
+@pytest.mark.parametrize("lines", [1, 8], ids=["small", "folded"])
+async def test_a_prompt_from_the_history_keeps_what_was_pasted(
+    start: Start, llm: ScriptedLLM, lines: int
+) -> None:
+    llm.always("Fine.")
+    ticket = f"{TICKET}\n" * lines
+    for earlier in (False, True):
+        async with start(size=(140, 40)) as app:
+            prompt = app.chat.prompt
+            if not earlier:
+                prompt.paste_text("No emojis please.\n", typed=True)
+                prompt.post_message(events.Paste(ticket))
+                await app.until(lambda: "tabs" in app.chat.prompt.draft, "the paste")
+                await app.press("enter")
+                await app.sees("Fine.")
+                await app.rests()
+            await app.until(lambda: app.chat.prompt.prompts.loaded, "earlier prompts")
+            await app.press("up")
+            assert prompt.draft.rstrip() == f"No emojis please.\n{ticket}".rstrip()
+            await app.press("enter")
+            await app.until(lambda: not app.chat.prompt.draft, "the prompt to be sent")
+            await app.rests()
+            assert await rules(app) == ["No emojis please."]
+
+
+async def test_an_edited_paste_sets_no_rule(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        app.chat.prompt.paste_text("No emojis please.\n", typed=True)
+        app.chat.prompt.post_message(events.Paste(TICKET))
+        await app.until(lambda: "tabs" in app.chat.prompt.draft, "the paste")
+        await app.press("left", "left", "x", "up", "backspace", "z", "enter")
+        await app.sees("Fine.")
+        await app.rests()
+        assert await rules(app) == ["No emojis please."]
+        assert TICKET not in app.conversation.history[0].text

@@ -42,6 +42,7 @@ from crushpy.core.messages import (
     Usage,
     shortened,
 )
+from crushpy.core.pastes import find_pastes
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.redact import redact
 from crushpy.storage.records import AuditEntry, BreakerState, CallStart, DatabaseLost, SessionInfo
@@ -440,11 +441,7 @@ def user_message(
     block: BlockOrigin = "pasted",
 ) -> Message:
     """A prompt; without a text part if it is only a picture. `pasted` are parts of `text`, in order."""
-    spans: list[tuple[int, int]] = []
-    for paste in map(str.strip, pasted):  # the end of a prompt is stripped, too
-        start = text.find(paste, spans[-1][1] if spans else 0)
-        spans += [(start, start + len(paste))] if paste and start >= 0 else []
-    words = (Text(text, tuple(spans), origin, block),) if text or not images else ()
+    words = (Text(text, tuple(find_pastes(text, pasted)), origin, block),) if text or not images else ()
     return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 
 

@@ -208,7 +208,10 @@ class ChatScreen(ChatHost):
         self.fit_side()
 
     async def _recall(self, conversation: "Conversation") -> None:
-        self.prompt.prompts.load(await conversation.prompts.earlier())
+        earlier = await conversation.prompts.earlier()
+        self.prompt.prompts.load(earlier)
+        for text, pasted in earlier.items():
+            self.prompt.pastes.note(text, pasted)
 
     # --- the prompt --------------------------------------------------------------------------------------
 

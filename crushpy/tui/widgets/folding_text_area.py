@@ -1,15 +1,17 @@
 """A text area that folds large pastes to marks, and handles keys strictly in the order they were typed."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from os.path import commonprefix
+from typing import cast
 
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.widgets import TextArea
-from textual.widgets.text_area import EditResult, Location, Selection, TextAreaTheme
+from textual.widgets.text_area import Document, Edit, EditResult, Location, Selection, TextAreaTheme
 
-from crushpy.core.pastes import paste_label, too_large
+from crushpy.core.pastes import find_pastes, paste_label, too_large
 from crushpy.security.sanitize import clean
 from crushpy.tui.textual_adapter import app_of, bindings_with_keymap, run_bound_action
 
@@ -19,6 +21,8 @@ MAX_SHOWN = 20_000
 _MARK = r"\[pasted [\d,]+ (?:lines|characters) #(\d+)\]"
 """Compiled on first use, to keep start-up fast."""
 _PIECE = 64_000
+Span = tuple[int, int]
+"""Start and end in a text."""
 
 
 def plain_breaks(text: str) -> str:
@@ -54,8 +58,8 @@ class Pastes:
 
     def __init__(self) -> None:
         self._folded: dict[int, Folded] = {}
-        self.small: list[str] = []
-        """Those that are not folded."""
+        self._unfolded: dict[int, list[Span]] = {}
+        """Other pastes, by the hash of the text that has them: one that was shown, sent or loaded."""
 
     def fold(self, text: str) -> Folded:
         """Stores `text` and returns it with its mark."""
@@ -71,20 +75,44 @@ class Pastes:
 
     def contained(self, text: str) -> tuple[str, ...]:
         """The pasted texts that `text` has, folded to their marks or not, in order."""
-        folded = [self._meant(mark) for mark in re.finditer(_MARK, text) if self._known(mark)]
-        whole = self.expand(text) if self.small else ""
-        small = [paste for paste in self.small if len(paste) > 1 and paste in whole]
-        return tuple(sorted((*folded, *small), key=whole.find) if small else folded)
+        return tuple(self.expand(text[start:end]) for start, end in self.pasted(text))
 
-    def admit(self, text: str) -> str:
-        """`text` as the prompt shows it: known or too large texts as marks."""
-        text = plain_breaks(text)
+    def pasted(self, text: str) -> list[Span]:
+        """Where marks and other pastes are in a text."""
+        return sorted({*self._unfolded.get(hash(text), ()), *self.spans(text)})
+
+    def note(self, text: str, pasted: Iterable[Span]) -> None:
+        """Remembers what of `text` was pasted, for as long as the same text is not typed."""
+        self._unfolded.pop(hash(text), None)
+        if spans := [(start, end) for start, end in pasted if end - start > 1]:
+            self._unfolded[hash(text)] = spans
+
+    def follow(self, old: str, new: str, start: int = 0, end: int | None = None) -> None:
+        """After an edit of `old[start:end]`: a paste stays one over the range that it occupies now."""
+        end, grown = len(old) if end is None else end, len(new) - len(old)
+        start += len(commonprefix([old[start:end], new[start : end + grown]]))  # noqa: RUF071 (no paths)
+        end -= len(commonprefix([old[start:end][::-1], new[start : end + grown][::-1]]))  # noqa: RUF071
+        moved: list[Span] = []
+        for first, last in self.pasted(old):
+            if first < end and start < last:
+                moved.append((min(first, start), max(last, end) + grown))
+            else:
+                moved.append((first + grown, last + grown) if first >= end else (first, last))
+        self.note(new, moved)
+
+    def admit(self, text: str, pasted: Iterable[str] = ()) -> str:
+        """`text`, with these pastes, as the prompt shows it: known or too large texts as marks."""
+        text, pasted = plain_breaks(text), [plain_breaks(paste) for paste in pasted]
+        for paste in filter(too_large, pasted):
+            self.fold(paste)
         for folded in self._folded.values():
             if folded.text:
                 text = text.replace(folded.text, folded.mark)
         if len(text) > MAX_SHOWN:
             return self.fold(self.expand(text)).mark
-        return clean(text)
+        text = clean(text)
+        self.note(text, find_pastes(text, map(clean, pasted)))
+        return text
 
     def spans(self, line: str) -> list[tuple[int, int]]:
         """The start and end of each mark in a line."""
@@ -94,7 +122,6 @@ class Pastes:
 
     def clear(self) -> None:
         self._folded.clear()
-        self.small.clear()
 
     def _known(self, match: "re.Match[str]") -> bool:
         folded = self._folded.get(int(match[1]))
@@ -200,10 +227,12 @@ class FoldingTextArea(TextArea):
             text = folded.mark
         else:
             text = clean(text)
-            if not typed:
-                self.pastes.small.append(text.strip())
         start, end = self.selection
-        self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
+        end = self.replace(text, start, end, maintain_selection_offset=False).end_location
+        if not typed:
+            stop = self._index(end)
+            self.pastes.note(self.text, [*self.pastes.pasted(self.text), (stop - len(text), stop)])
+        self.move_cursor(end)
 
     def action_copy(self) -> None:
         super().action_copy()
@@ -223,6 +252,16 @@ class FoldingTextArea(TextArea):
         if whole != app_of(self).clipboard:
             app_of(self).copy_to_clipboard(whole)
         self.run_worker(hand_on(whole), group="clipboard")
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Every edit but undo and redo, which bring back a text that is known."""
+        old, start, end = self.text, self._index(edit.top), self._index(edit.bottom)
+        result = super().edit(edit)
+        self.pastes.follow(old, self.text, start, end)
+        return result
+
+    def _index(self, location: Location) -> int:
+        return cast(Document, self.document).get_index_from_location(location)
 
     # --- marks are units ---------------------------------------------------------------------------------
 

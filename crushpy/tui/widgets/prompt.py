@@ -14,7 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
-from crushpy.core.pastes import too_large
+from crushpy.core.pastes import find_pastes
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.terminal.early_terminal import PLACEHOLDER
@@ -76,6 +76,10 @@ class PromptHistory:
 
     def _at(self, back: int) -> str | None:
         return self._entries[-back] if 0 < back <= len(self._entries) else None
+
+
+def _stripped(text: str) -> str:
+    return text.strip("\n").rstrip()
 
 
 Mode = Literal["prompt", "command", "shell"]
@@ -166,20 +170,16 @@ class PromptInput(FoldingTextArea):
     def draft(self, text: str) -> None:
         """Replaces the text. The old text goes into the history, so that Up restores it."""
         if self.draft != text:
-            self._remember(self.draft)
+            self._remember()
         self._show(self.pastes.admit(text))
         if not text:
             self.pastes.clear()
 
     def take_back(self, text: str, pasted: Sequence[tuple[int, int]] = ()) -> None:
         """Puts a prompt in front of the draft. `pasted`: start and end of what was pasted into it."""
-        written = self.draft
-        for start, stop in pasted:
-            if too_large(text[start:stop]):
-                self.pastes.fold(text[start:stop])
-            else:
-                self.pastes.small.append(text[start:stop])
-        self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
+        written, pastes = self.draft, [text[start:stop] for start, stop in pasted]
+        pastes += self.pastes.contained(self.text)
+        self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text, pastes))
 
     def feed_keys(self, text: str) -> None:
         """Types text and Backspace that were typed before the prompt had the focus."""
@@ -189,12 +189,12 @@ class PromptInput(FoldingTextArea):
             elif piece:
                 self.paste_text(piece, typed=True)
 
-    def _remember(self, text: str) -> None:
-        """Adds to the history, after the draft that was left for an earlier prompt."""
-        left_behind = self.prompts.left_behind
-        if left_behind:
-            self.prompts.add(self.pastes.expand(left_behind))
-        self.prompts.add(text)
+    def _remember(self) -> None:
+        """Adds the draft to the history, after the one that was left for an earlier prompt."""
+        for shown in (self.prompts.left_behind, self.text):
+            text = _stripped(self.pastes.expand(shown))
+            self.pastes.note(text, find_pastes(text, self.pastes.contained(shown)))
+            self.prompts.add(text)
 
     @property
     def has_vim_keys(self) -> bool:
@@ -228,7 +228,7 @@ class PromptInput(FoldingTextArea):
     def action_submit(self, after_turn: bool = False) -> None:
         if self._break_at_backslash():
             return
-        text = self.draft.strip("\n").rstrip()
+        text = _stripped(self.draft)
         if not text.strip():
             self.post_message(self.Requested("send_queue"))
             return
@@ -237,7 +237,7 @@ class PromptInput(FoldingTextArea):
             return
         if isinstance(message, self.Submitted):
             message.after_turn = after_turn
-        self._remember(text)
+        self._remember()
         self._show("")
         self.pastes.clear()
         self.post_message(message)
@@ -405,7 +405,7 @@ class PromptInput(FoldingTextArea):
         """Shows the prompt before (1) or after (-1) this one; False if there is none."""
         text = self.prompts.step(by, self.text)
         if text is not None:
-            self._show(self.pastes.admit(text), at_top=by > 0)
+            self._show(self.pastes.admit(text, self.pastes.contained(text)), at_top=by > 0)
             self.completer.close()
         return text is not None
 
@@ -428,5 +428,7 @@ class PromptInput(FoldingTextArea):
         finally:
             self._editing = False
         if text != before:
-            self._show(self.pastes.admit(text))
+            shown = self.pastes.admit(text)
+            self.pastes.follow(self.text, shown)
+            self._show(shown)
         self.focus()
