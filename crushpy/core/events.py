@@ -412,12 +412,14 @@ class SideAnswer(Event, frozen=True, tag="btw"):
 
 class RuleChanged(Event, frozen=True, tag="rule"):
     """A sentence of a prompt was taken as a standing rule, or the user ended one. After the `prompt` that
-    contains it; an end is anywhere. `Conversation.rules.drop` ends one by its id."""
+    contains it; an end is anywhere. Ids are of that moment: dropping a message renumbers the rules of later
+    ones, so look up the number of a text before `Conversation.rules.drop`."""
 
     text: str
     action: Literal["found", "ended"]
     id: str
-    """Its number in the conversation; empty for a sentence that only asks to end the one in `replaces`."""
+    """Its number in the conversation at that moment; empty for a sentence that only asks to end the one in
+    `replaces`."""
     replaces: str = ""
     """The earlier rule that it seems to replace. Both apply until the user ends one."""
     replaces_id: str = ""

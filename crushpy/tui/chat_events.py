@@ -80,7 +80,7 @@ class ChatEvents:
         """A key ends the rule that the last notice names; one that seems to be replaced is asked about."""
         hint = ""
         if event.action == "found":
-            self._chat.offered_ends.append(event.replaces_id or event.id)
+            self._chat.offered_ends.append(event.replaces or event.text)
             key = self._chat.command_keys.get("end_rule") or BY_ACTION["end_rule"].key
             hint = f"\n{key.title()} ends {'the earlier one' if event.replaces and event.id else 'it'}."
         self._chat.say(event.words + hint)

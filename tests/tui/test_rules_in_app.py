@@ -5,6 +5,7 @@ from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
 from textual import events
 
+from crushpy.context.edits import ContextEdit
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 
@@ -92,6 +93,35 @@ async def test_a_key_ends_the_rule_of_the_last_notice(start: Start, llm: Scripte
         await app.press("f7")
         await says(app, "No notice names a rule: /rules lists all.")
         assert await rules(app) == ["Use port 9000."]
+
+
+async def test_the_key_ends_the_rule_of_the_notice_after_an_earlier_prompt_was_dropped(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        for prompt in ("No emojis please.", "Use port 8443.", "Use port 9000."):
+            await app.say(prompt)
+            await says(app, f"Taken as a rule: {prompt}")
+            await app.rests()
+        await says(app, "Replaces: Use port 8443.?")
+        first = app.conversation.history[0]
+        await app.conversation.context.edit([ContextEdit("drop", first.id)])
+        await app.press("f7")
+        await says(app, "Rule ended: Use port 8443.")
+        assert await rules(app) == ["Use port 9000."]
+
+
+async def test_the_key_says_that_the_rule_is_gone_and_ends_no_other(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        await app.say("No emojis please. Use port 8443.")
+        await says(app, "Taken as a rule: Use port 8443.")
+        await app.rests()
+        await app.conversation.rules.drop(2)
+        await app.press("f7")
+        await says(app, "This rule does not apply any more: Use port 8443.")
+        assert await rules(app) == ["No emojis please."]
 
 
 async def test_a_small_paste_sets_no_rule_and_typed_words_do(start: Start, llm: ScriptedLLM) -> None:

@@ -134,13 +134,15 @@ class ContextCommands(CommandGroup):
 
     async def end_rule(self, argument: str) -> None:
         """Ends the rule that the last notice names; the next time, that of the notice before it."""
-        valid = {str(rule.number) for rule in (await self.conversation.rules.listed()).valid}
+        numbers = {rule.text: rule.number for rule in (await self.conversation.rules.listed()).valid}
         offered = self.chat.offered_ends
-        while offered:
-            if (number := offered.pop()) in valid:
-                await self.conversation.rules.drop(int(number))
-                return
-        raise RefusedCommand("No notice names a rule: /rules lists all.")
+        if not offered:
+            raise RefusedCommand("No notice names a rule: /rules lists all.")
+        text = offered.pop()
+        offered[:] = (other for other in offered if other != text)
+        if text not in numbers:
+            raise RefusedCommand(f"This rule does not apply any more: {_line(text)}")
+        await self.conversation.rules.drop(numbers[text])
 
     async def select_compaction(self, argument: str) -> None:
         """Selects who decides when to compact; applies from the next request, and is saved."""

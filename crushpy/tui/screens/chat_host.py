@@ -85,7 +85,7 @@ class ChatHost(TranscriptScreen):
         """The user's shell commands, after the first one."""
         self.warnings: list[str] = []
         self.offered_ends: list[str] = []
-        """Numbers of the rules that notices offer to end, the last one last."""
+        """Texts of the rules that notices offer to end, the last one last."""
         self.key_sheet: KeySheet | None = None
         self.asks_to_quit = False
         """A dialog asks whether to quit."""
