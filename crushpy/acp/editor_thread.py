@@ -3,6 +3,7 @@ not saved yet."""
 
 import asyncio
 import base64
+import re
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
@@ -292,16 +293,21 @@ class EditorThread:
                     text = f"Pinned: {added.name or added.text}"
                 case "pins":
                     text = "\n".join(f"{pin.number}. {pin.text}" for pin in (await talk.pins.listed()).pins)
+                case "rules" if drop := re.fullmatch(r"drop +(\d+)", argument):
+                    text = f"Withdrew: {(await talk.rules.drop(int(drop[1]))).text}"
                 case "rules" if argument:
                     text = f"Added: {(await talk.rules.add(argument)).text}"
                 case "rules":
-                    rules = (await talk.rules.listed()).valid
-                    text = "\n".join(f"{rule.number}. {rule.text}" for rule in rules)
+                    listed = await talk.rules.listed()
+                    rows = [f"{rule.number}. {rule.text}{_mark(listed.state(rule))}" for rule in listed.valid]
+                    rows += [f"{listed.offer}; /rules TEXT adds one:"] * bool(listed.offer)
+                    text = "\n".join([*rows, *(f"- {sentence}" for sentence in listed.unconfirmed)])
                 case "budget":
                     text = await talk.spending.choose(argument)
                 case "search":
                     found = await talk.sessions.search(argument, within=talk.info.id, each=10)
-                    text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
+                    hits = [hit for group in found for hit in group.hits]
+                    text = "\n".join(f"- {hit.role}: {hit.snippet}{_mark(hit.state)}" for hit in hits)
                 case "tree":
                     tree = await talk.sessions.tree(talk.info.id)
                     rows = [f"- {row.session.id} {row.relation}{' (here)' * row.tip}" for row in tree]
@@ -435,6 +441,10 @@ def _select(name: str, title: str, category: str, current: str, values: Sequence
     options = [{"value": value.value, "name": value.title, "description": value.help} for value in values]
     base: Json = {"id": name, "name": title, "category": category, "type": "select"}
     return {**base, "currentValue": current, "options": options}
+
+
+def _mark(state: str) -> str:
+    return f" ({state})" if state else ""
 
 
 def _mention(uri: str) -> str:

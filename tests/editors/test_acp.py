@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support import foreign_files as foreign
 from support.acp_client import AcpClient, Connect
+from support.command import Cli
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.messages import Usage
@@ -288,6 +290,46 @@ def test_the_context_is_edited_by_a_command_of_the_thread(
     assert "'forget it' is no edit of the context" in client.text
     assert client.prompt(session, "/context drop nosuch") == "end_turn"
     assert "there is no message 'nosuch'" in client.text
+
+
+def test_rules_are_ended_and_dropped_messages_marked_by_commands_of_the_thread(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.always("A walrus.")
+    client = connect()
+    session = client.open(workspace)
+
+    def answer(prompt: str) -> str:
+        before = len(client.text)
+        assert client.prompt(session, prompt) == "end_turn"
+        return client.text[before:]
+
+    answer("Use port 8443. Look at the walrus.")
+    answer("Use port 9000.")
+    assert answer("/rules") == "1. Use port 8443.\n2. Use port 9000. (replaces 1?)"
+    assert answer("/rules drop 1").endswith("Withdrew: Use port 8443.")
+    assert answer("/rules") == "2. Use port 9000."
+    assert "there is no standing rule 1; there are: 2" in answer("/rules drop 1")
+    named = re.search(r"Look at the walrus\. (\w{12})", answer("/context"))
+    assert named is not None
+    answer(f"/context drop {named[1]}")
+    [found] = [line for line in answer("/search walrus").splitlines() if line.startswith("- user: ")]
+    assert found.endswith(" (dropped)")
+
+
+def test_rules_in_an_editor_lists_the_sentences_of_an_imported_session(
+    connect: Connect, cli: Cli, tmp_path: Path, workspace: Path
+) -> None:
+    file = foreign.write_claude(tmp_path / "user")
+    text = file.read_text().replace(foreign.PROMPT, f"Never push to main. {foreign.PROMPT}")
+    file.write_text(text.replace("/work/app", str(workspace)))
+    [told] = json.loads(cli("sessions", "import", "claude", "--json").stdout)["conversations"]
+    client = connect()
+    client.call("initialize", protocolVersion=1, clientCapabilities={})
+    client.call("session/load", sessionId=told["tip"], cwd=str(workspace), mcpServers=[])
+    assert client.prompt(told["tip"], "/rules") == "end_turn"
+    offer = "1 sentence of the imported session looks like a rule; /rules TEXT adds one:"
+    assert client.text.endswith(f"{offer}\n- Never push to main.")
 
 
 def test_a_rule_that_is_found_is_told_as_a_notice_and_as_data(
