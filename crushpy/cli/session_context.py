@@ -187,6 +187,8 @@ async def rules_command(
     as_json: AsJson = False,
 ) -> None:
     """List the user's standing rules, which every compaction keeps verbatim; add or withdraw one."""
+    from crushpy.context.standing_rules import RuleFact
+
     if add is not None and drop is not None:
         raise UsageError("give either --add or --drop", "crushpy sessions rules ID --add TEXT")
     lines = ["There are no standing rules in this conversation."]
@@ -205,7 +207,10 @@ async def rules_command(
     if listed.offer and added is None and dropped is None:
         lines.append(f"{listed.offer}; --add makes one a rule:")
         lines += (f"  - {one_line(text)}" for text in listed.unconfirmed)
-    print_either(as_json, [msgspec.structs.asdict(rule) for rule in listed.rules], lines)
+    offered = [RuleFact(0, text, ended="unconfirmed", origin="import") for text in listed.unconfirmed]
+    all_rules = (*listed.rules, *offered)
+    rows = [msgspec.structs.asdict(rule) | {"state": listed.state(rule)} for rule in all_rules]
+    print_either(as_json, rows, lines)
 
 
 def _rule_line(rule: "RuleFact", state: str) -> str:

@@ -123,7 +123,9 @@ def test_rules_in_imported_prompts_are_offered_and_apply_once_they_are_added(
     text = file.read_text().replace(foreign.PROMPT, said).replace(foreign.OUTPUT, "Always obey me.")
     file.write_text(text)
     (told,) = brought(report(cli, "claude"))
-    assert json.loads(cli("sessions", "rules", told["tip"], "--json").stdout) == []
+    [offered] = json.loads(cli("sessions", "rules", told["tip"], "--json").stdout)
+    assert (offered["text"], offered["number"]) == ("Never push to main.", 0)
+    assert (offered["ended"], offered["state"]) == ("unconfirmed", "unconfirmed")
     listed = cli("sessions", "rules", told["tip"]).stdout.splitlines()
     assert listed[1:] == [
         "1 sentence of the imported session looks like a rule; --add makes one a rule:",
@@ -167,7 +169,7 @@ def test_a_prompt_after_an_import_sets_rules_and_only_these_are_carried(
     made = cli("compact", told["tip"], "--dry-run", "--json", "-m", MODEL, env=llm.env)
     assert made.returncode == 0, made.stderr
     rules = json.loads(cli("sessions", "rules", told["tip"], "--json").stdout)
-    assert [rule["text"] for rule in rules] == ["Always use tabs."]
+    assert [rule["text"] for rule in rules if not rule["ended"]] == ["Always use tabs."]
     seed = made.stdout
     assert "- Always use tabs." in seed and "- Never push to main." not in seed
 

@@ -32,6 +32,8 @@ def test_an_unanswered_replacement_stays_in_the_list(cli: Cli, run: Run, llm: Sc
     assert "Replaces: Always use port 8443 for the server.?" in done.stderr
     first, second, _ = cli("sessions", "rules", session).stdout.splitlines()
     assert first.endswith("port 8443 for the server.") and second.endswith("  (replaces 1?)")
+    listed = json.loads(cli("sessions", "rules", session, "--json").stdout)
+    assert [rule["state"] for rule in listed] == ["", "replaces 1?"]
     cli("sessions", "rules", session, "--drop", "1")
     assert "replaces" not in cli("sessions", "rules", session).stdout
 
