@@ -114,9 +114,9 @@ Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport | BranchR
 # --- parts of a message --------------------------------------------------------------------------------
 
 
-Origin = Literal["typed", "editor", "sdk", "fleet", "hook", "import"]
-"""Who wrote a prompt: the user here or in an editor, a program (SDK), a submitter, a hook, another agent's
-user."""
+Origin = Literal["typed", "editor", "sdk", "fleet", "hook", "agent", "import"]
+"""Who wrote a prompt: the user here or in an editor, a program (SDK), a submitter, a hook, the agent or a
+task list for a sub-agent, another agent's user."""
 BlockOrigin = Literal["pasted", "file"]
 
 

@@ -196,7 +196,10 @@ class Prompts:
         as the settings say). `mode` and `model` apply to that turn only, unless the user chooses others
         meanwhile. `pasted` are parts of `text` that are not the user's own words, but a `block`. `typed` is
         the command that `text` stands for."""
-        submission = Submission(self._new_prompt(text, images, pasted, block), mode, model, typed=typed)
+        prompt = self._new_prompt(text, images, pasted, block)
+        self._submit(Submission(prompt, mode, model, typed=typed), after_turn=after_turn)
+
+    def _submit(self, submission: Submission, *, after_turn: bool = False) -> None:
         if not self._run_slot.busy:
             self._run_slot.start(self._run(submission))
             return
@@ -209,7 +212,7 @@ class Prompts:
         """Submits what a hook has found; False if the user of this conversation starts all turns."""
         if self._closed or not self._returns:
             return False
-        self.submit(text, pasted=(text,))
+        self._submit(Submission(user_message(text, pasted=(text,), origin="hook")))
         return True
 
     def _new_prompt(

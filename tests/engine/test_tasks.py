@@ -95,6 +95,11 @@ async def test_a_task_works_in_a_session_of_its_own_and_its_report_comes_back(
     root, child = sessions
     assert (child.kind, child.parent_id, child.root_id) == ("task", root.id, root.id)
     assert child.end_reason == "done" and child.title == "What does a.py print?"
+    with closing(sqlite3.connect(Paths().database)) as connection:
+        said = connection.execute(
+            "SELECT parts FROM message WHERE session_id = ? AND role = 'user'", (child.id,)
+        )
+        assert '"origin":"agent"' in next(said)[0]
     assert kept.raw == "It prints a." and kept.context_summary is None
     assert talk.conversation.usage.output_tokens == 30
 

@@ -116,6 +116,10 @@ async def test_hook_in_the_background_wakes_the_agent(
         assert await talk.ask("second") == "done"
     for request in llm.requests[1:]:
         assert "A review says:\\neval is bad" in str(request.body["messages"][-1])
+    prompts = [message for message in talk.conversation.history if message.role == "user" and message.text]
+    woken = [prompt.origin for prompt in prompts if prompt.text.startswith("A review says:")]
+    assert woken == (["hook"] * 3 if interactive else [])
+    assert {prompt.origin for prompt in prompts} - {"hook"} == {"typed"}
 
 
 async def test_hook_that_a_signal_ends_is_described(talks: Talks, llm: ScriptedLLM, home: Path) -> None:

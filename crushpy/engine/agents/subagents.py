@@ -160,13 +160,16 @@ class Subagents:
         turn = agent.turn(spent)
         session = agent.scope.session
 
+        def said(prompt: str) -> Message:
+            return sessions.user_message(prompt, origin="fleet" if attempt else "agent")
+
         async def add_prompts() -> None:
             for prompt in await attempt.steer() if attempt else ():
-                await session.add_prompt(sessions.user_message(prompt), steers=True)
+                await session.add_prompt(said(prompt), steers=True)
 
         status: TurnStatus = "done"
         if continued is None:
-            status = await turn.run(sessions.user_message(order.prompt), add_prompts)
+            status = await turn.run(said(order.prompt), add_prompts)
         elif not continued.finished:
             spent.steps = sum(message.role == "assistant" for message in session.history)
             spent.used = session.usage
