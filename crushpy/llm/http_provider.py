@@ -66,6 +66,8 @@ class ReplyReader(ABC):
         """The protocol's end mark was received; the rest of the stream is ignored."""
         self.failure: CutStream | Reported | None = None
         """Of an event; raised once the pieces before it are delivered."""
+        self.finish_reason = ""
+        """The server's reason for the end, in its own words; empty until it is sent."""
         self.unfinished: list[Json] = []
         """The blocks of a turn that the model paused, in the server's own form; usually empty."""
         self._model = model
@@ -76,11 +78,6 @@ class ReplyReader(ABC):
         """A piece of the reply's text; none if it is empty."""
         self._text_chars += len(text)
         return [TextPiece(text)] if text else []
-
-    @property
-    @abstractmethod
-    def finished(self) -> bool:
-        """Whether the server has sent a finish reason."""
 
     @abstractmethod
     def feed(self, event: Json) -> list[Piece]:
@@ -281,13 +278,13 @@ class HttpProvider(ABC, Generic[Quirks]):
                     last_yield = time.monotonic()
                 if reader.ended:
                     break
-                if reader.finished:
+                if reader.finish_reason:
                     response.idle_timeout = AFTER_FINISH_TIMEOUT_S
                 # A server may send keep-alives forever without a piece of the reply.
                 if time.monotonic() - last_piece > self._timeouts.response:
                     raise TimedOut(f"{self._url(request)} sent nothing but keep-alives for too long")
         except HttpError:
-            if not reader.finished:
+            if not reader.finish_reason:
                 raise
 
     async def _receive_events(self, request: Request, response: Response) -> AsyncIterator[list[bytes]]:

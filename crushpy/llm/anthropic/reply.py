@@ -56,7 +56,6 @@ class MessageReader(ReplyReader):
         self._bound = bound
         self.usages: list[Usage] = []
         """The usage of each request; a turn that paused has several."""
-        self._stop_reason = ""
         self._stop_details: Json = {}
         self._counts: dict[str, int] = {}
         self._summaries: list[Json] = []
@@ -68,10 +67,6 @@ class MessageReader(ReplyReader):
         """Blocks of the turn's earlier requests."""
         self._calls: list[_Block] = []
         self._searches = 0
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._stop_reason)
 
     def feed(self, event: Json) -> list[Piece]:
         match event.get("type"):
@@ -108,19 +103,19 @@ class MessageReader(ReplyReader):
 
     def end(self) -> Done | None:
         complete = all(not call.text.strip() or is_json(call.text) for call in self._calls)
-        if not self._stop_reason and not (self.ended and complete):
+        if not self.finish_reason and not (self.ended and complete):
             return None
-        if self._stop_reason == "refusal":
+        if self.finish_reason == "refusal":
             details = self._stop_details
             reason = as_text(details.get("explanation")) or as_text(details.get("category"))
             raise Refused(f"{self._model} refused to answer{f': {reason}' if reason else ''}.")
         self.usages.append(self._usage())
-        if self._stop_reason == "pause_turn" and len(self.usages) <= MAX_PAUSES:
+        if self.finish_reason == "pause_turn" and len(self.usages) <= MAX_PAUSES:
             self._earlier_blocks += [_as_received(block) for block in self._blocks]
             self.unfinished = list(self._earlier_blocks)
-            self._blocks, self._counts, self._stop_reason = [], {}, ""
+            self._blocks, self._counts, self.finish_reason = [], {}, ""
             return Done("", None)
-        finish = FINISHES.get(self._stop_reason, "stop")
+        finish = FINISHES.get(self.finish_reason, "stop")
         if self._calls and finish == "stop":
             finish = "tool_calls"
         usage = self.usages[-1] if self.usages[-1].total else None
@@ -227,7 +222,7 @@ class MessageReader(ReplyReader):
         return Usage(uncached, output, cache_read_tokens=read, cache_write_tokens=written)
 
     def _finish(self, delta: Json) -> None:
-        self._stop_reason = as_text(delta.get("stop_reason")) or self._stop_reason
+        self.finish_reason = as_text(delta.get("stop_reason")) or self.finish_reason
         self._stop_details = as_object(delta.get("stop_details")) or self._stop_details
 
 

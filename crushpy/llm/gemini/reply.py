@@ -26,22 +26,17 @@ MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_C
 class ContentReader(ReplyReader):
     def __init__(self, model: str) -> None:
         super().__init__(model)
-        self._finish = ""
         self._finish_message = ""
         self._blocked = ""
         self._usage: Usage | None = None
         self._calls = 0
         self._search_cost = 0.0
 
-    @property
-    def finished(self) -> bool:
-        return bool(self._finish or self._blocked)
-
     def feed(self, event: Json) -> list[Piece]:
         if usage := as_object(event.get("usageMetadata")):
             self._usage = _usage(usage)
         if blocked := as_text(as_object(event.get("promptFeedback")).get("blockReason")):
-            self._blocked = blocked
+            self.finish_reason = self._blocked = blocked
         candidates = as_objects(event.get("candidates"))
         if not candidates:
             return []
@@ -51,7 +46,7 @@ class ContentReader(ReplyReader):
             pieces += self._part(part)
         pieces += self._sources(as_object(candidate.get("groundingMetadata")))
         if reason := as_text(candidate.get("finishReason")):
-            self._finish, self._finish_message = reason, as_text(candidate.get("finishMessage"))
+            self.finish_reason, self._finish_message = reason, as_text(candidate.get("finishMessage"))
         return pieces
 
     def read_whole(self, reply: Json) -> list[Piece] | None:
@@ -60,14 +55,16 @@ class ContentReader(ReplyReader):
     def end(self) -> Done | None:
         if self._blocked:
             raise Refused(f"{self._model} refused the request: it was blocked as {self._blocked}.")
-        if not self._finish:
+        if not self.finish_reason:
             return None
         detail = f" ({self._finish_message})" if self._finish_message else ""
-        if reason := BLOCKED.get(self._finish):
+        if reason := BLOCKED.get(self.finish_reason):
             raise Refused(f"{self._model} gave no answer: {reason}{detail}.")
-        if self._finish in MALFORMED:
-            raise CutStream(f"{self._model} wrote a call that cannot be parsed ({self._finish}){detail}.")
-        if self._finish == "MAX_TOKENS":
+        if self.finish_reason in MALFORMED:
+            raise CutStream(
+                f"{self._model} wrote a call that cannot be parsed ({self.finish_reason}){detail}."
+            )
+        if self.finish_reason == "MAX_TOKENS":
             return Done("length", self._usage, self._search_cost)
         return Done("tool_calls" if self._calls else "stop", self._usage, self._search_cost)
 

@@ -38,8 +38,6 @@ class ChunkReader(ReplyReader):
         """`text_calls` finds calls that the model writes as text."""
         super().__init__()
         self._text_calls = text_calls
-        self.finish_reason = ""
-        """The server's reason for the end; empty until it is sent."""
         self.usage: Usage | None = None
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
@@ -78,10 +76,6 @@ class ChunkReader(ReplyReader):
             passed_over = written.passed_over if written else ""
             return Done(FINISHES.get(self.finish_reason, "stop"), self.usage, passed_over=passed_over)
         return Done("stop" if self._has_content else "", self.usage)
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.finish_reason)
 
     def read_whole(self, reply: Json) -> list[Piece] | None:
         return self.feed(reply) if "choices" in reply else None

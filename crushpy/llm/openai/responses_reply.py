@@ -27,7 +27,6 @@ class _Item(msgspec.Struct):
 class ResponseReader(ReplyReader):
     def __init__(self, model: str) -> None:
         super().__init__(model)
-        self._status = ""
         self._incomplete_reason = ""
         self._usage: Usage | None = None
         self._items: dict[int, _Item] = {}
@@ -35,10 +34,6 @@ class ResponseReader(ReplyReader):
         self._calls = 0
         self._texts: list[str] = []
         self._searches = 0
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._status)
 
     def feed(self, event: Json) -> list[Piece]:
         match event.get("type"):
@@ -68,9 +63,9 @@ class ResponseReader(ReplyReader):
         return self._finish(reply) if isinstance(reply.get("output"), list) else None
 
     def end(self) -> Done | None:
-        if not self._status:
+        if not self.finish_reason:
             return None
-        if self._status == "incomplete":
+        if self.finish_reason == "incomplete":
             if self._incomplete_reason == "content_filter":
                 raise Refused(f"{self._model} gave no answer: the content filter stopped it.")
             return Done("length", self._usage, self._searches * SEARCH_COST)
@@ -152,9 +147,9 @@ class ResponseReader(ReplyReader):
     def _finish(self, response: Json) -> list[Piece]:
         if error := as_object(response.get("error")):
             raise Reported({"error": error})
-        self._status = as_text(response.get("status")) or "completed"
-        if self._status in ("failed", "cancelled"):
-            raise Reported({"error": {"message": f"the reply {self._status}", "code": 500}})
+        self.finish_reason = as_text(response.get("status")) or "completed"
+        if self.finish_reason in ("failed", "cancelled"):
+            raise Reported({"error": {"message": f"the reply {self.finish_reason}", "code": 500}})
         self.ended = True
         self._incomplete_reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         if usage := as_object(response.get("usage")):
