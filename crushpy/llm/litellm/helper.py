@@ -29,6 +29,7 @@ from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_d
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.vendors import key_variables
 from crushpy.util.helper_process import encode_line, listen, take_pipes
+from crushpy.util.read_json import is_json
 from crushpy.util.spawn import spawn
 
 STALE_CONNECTION = ("Connector is closed", "Session is closed")
@@ -289,13 +290,8 @@ def read_error(error: BaseException) -> ErrorBody:
             return read_body({"error": cast(Json, body)})
     text = str(getattr(error, "message", "") or error)
     start, end = text.find('{"'), text.rfind("}")
-    if 0 <= start < end:
-        try:
-            inner = msgspec.json.decode(text[start : end + 1])
-        except (msgspec.DecodeError, RecursionError):
-            inner = None
-        if isinstance(inner, dict):
-            return read_body(cast(Json, inner))
+    if start >= 0 and is_json(text[start : end + 1]):
+        return read_body(text[start : end + 1])
     text = re.sub(r"(?:litellm\.)?\b\w+(?:Error|Exception)\b(?: -|:) ?", "", text)
     return read_body(re.sub(r"\.? ?Handle with `litellm\.\w+`\.?", "", text).strip())
 
