@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import Message, Text, ToolCall
+from crushpy.core.messages import Message, Text, ToolCall, shortened
 from crushpy.llm.protocol import Request
 
 OPEN_TODO = re.compile(r"^[ \t]*[-*] \[(?: |pending|in_progress)\] (.+)$", re.MULTILINE)
@@ -52,7 +52,7 @@ def write_summary(request: Request) -> str:
     source = _INSTRUCTIONS.sub("", f"{previous}\n{transcript}")
     if not kind[1]:
         first = next(iter(_USER.findall(source) or source.strip().splitlines()), "")
-        return _shorten(first.strip(" \"'`.#*"), MAX_TITLE_CHARS)
+        return shortened(" ".join(first.strip(" \"'`.#*").split()), MAX_TITLE_CHARS)
     titles = _HEADING.findall(_PREVIOUS.sub("", request.system))
     return _summarize(source, titles or _TITLES, max_chars=len(transcript) * 2 // 5)
 
@@ -86,7 +86,8 @@ def _summarize(text: str, titles: Sequence[str] = _TITLES, max_chars: int | None
         topic = next((words for words in known if re.search(words, title, re.IGNORECASE)), "")
         lines = known.pop(topic, [] if title in _UNTOLD else ["(the demo model has nothing to say here)"])
         if lines:
-            blocks.append("\n".join([f"## {title}", *(f"- {_shorten(x, MAX_LINE_CHARS)}" for x in lines)]))
+            shown = (shortened(" ".join(line.split()), MAX_LINE_CHARS) for line in lines)
+            blocks.append("\n".join([f"## {title}", *(f"- {line}" for line in shown)]))
     while len(blocks) > 2 and max_chars is not None and sum(map(len, blocks)) > max_chars:
         blocks.pop()
     return "\n\n".join(blocks) or "- nothing was asked yet"
@@ -95,8 +96,3 @@ def _summarize(text: str, titles: Sequence[str] = _TITLES, max_chars: int | None
 def _last(found: Iterable[Any], count: int) -> list[Any]:
     """The last `count` distinct items, in the order they first came."""
     return list(dict.fromkeys(found))[-count:]
-
-
-def _shorten(text: str, max_chars: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
