@@ -1,20 +1,17 @@
 """Reads a reply in Anthropic's Messages format, event by event. Pure."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.anthropic.request import TOOL_SEARCH
+from crushpy.llm.anthropic.thinking_binding import BoundRequest
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.opaque_parts import SEARCH_COST, WEB_SEARCH, cite, record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, ThinkingOpaque, ThinkingPiece
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
-
-if TYPE_CHECKING:
-    from crushpy.llm.anthropic.thinking_binding import BoundRequest
 
 FINISHES: dict[str, Finish] = {
     "tool_use": "tool_calls",
@@ -48,7 +45,7 @@ class _Block(msgspec.Struct):
 
 
 class MessageReader(ReplyReader):
-    def __init__(self, model: str, bound: Callable[[], "BoundRequest | None"] = lambda: None) -> None:
+    def __init__(self, model: str, bound: Callable[[], BoundRequest | None] = lambda: None) -> None:
         """`bound` tells what the reply's thinking is bound to."""
         super().__init__(model)
         self.dropped_thoughts = 0
