@@ -14,22 +14,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
 from crushpy.core.messages import Data
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import LeaseRow
 from crushpy.storage.location import Location
 from crushpy.storage.records import CannotWriteNow, SessionBusy, StorageError
-from crushpy.storage.statement import Statement
+from crushpy.storage.statement import R, Statement
+from crushpy.util.data_table import read_table
 from crushpy.util.processes import started_at, still_runs
 
 if TYPE_CHECKING:
     import sqlite3
 
     import psycopg
-
-R = TypeVar("R")
 
 
 class Rows(Generic[R]):
@@ -258,9 +255,7 @@ class Database(ABC):
 
 
 OTHER_HINT = "Run `crushpy doctor` to check the database."
-_HINTS: dict[str, dict[str, str]] = msgspec.json.decode(
-    Path(__file__).with_name("error_hints.json").read_bytes()
-)
+_HINTS = read_table(__file__, "error_hints", dict[str, dict[str, str]])
 """What to do about an error of SQLite or PostgreSQL, by the beginning of its code."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
@@ -24,16 +24,14 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import encodable
 from crushpy.storage import postgres_search as search
-from crushpy.storage.database import OTHER_HINT, Database, Leases, Rows, Wait, find_hint
+from crushpy.storage.database import OTHER_HINT, Database, Leases, Rows, T, Wait, find_hint
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import Finding, StorageError
 from crushpy.storage.schema_version import require_supported
-from crushpy.storage.statement import Statement
+from crushpy.storage.statement import R, Statement
 
-T = TypeVar("T")
-R = TypeVar("R")
 CONNECT_TIMEOUT_S = 10
 _MAX_RETRY_DELAY_S = 2.0
 _MAX_INTERRUPTIONS = 20

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -25,7 +25,7 @@ from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.storage.schema_version import require_supported
-from crushpy.storage.statement import Statement
+from crushpy.storage.statement import R, Statement
 
 _MERGE_PAGES = 16
 """Pages of each table that are merged in one transaction, including overwriting: a few milliseconds."""
@@ -94,8 +94,6 @@ def _all_parts(term: str) -> str:
     return " AND ".join('"' + run.replace('"', '""') + '"' for run in dict.fromkeys(runs)) or '""'
 
 
-T = TypeVar("T")
-R = TypeVar("R")
 _LONG_LOG_BYTES = 1_000 * 4_096
 """From here on a commit moves the log into the file: SQLite's default, in pages of its default size."""
 DAMAGED_SUFFIX = ".damaged"
@@ -461,7 +459,7 @@ class SqliteDatabase(database.Database):
         """Changes with every commit of another connection."""
         return self._raw.execute("PRAGMA data_version").fetchone()[0]
 
-    def run(self, job: Callable[[], T], *, patient: bool) -> T:
+    def run(self, job: Callable[[], database.T], *, patient: bool) -> database.T:
         """Transactions wait for other processes by themselves."""
         with explained(self._file):
             return job()
