@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, Note, Text, ToolCall
+from crushpy.core.messages import Data, Message, Note, Text, ToolCall, first_names
 from crushpy.storage import session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
@@ -97,8 +97,7 @@ class MessageStore(Subject):
         if exact or len(here) == 1:
             return (exact or here)[0]
         if here:
-            names = ", ".join(row.message_id for row in here[:_MAX_SHOWN])
-            names += ", ..." if len(here) > _MAX_SHOWN else ""
+            names = first_names([row.message_id for row in here], _MAX_SHOWN)
             raise UsageError(f"several messages start with {wanted!r}: {names}", "Give more of the id.")
         if not rows:
             raise UsageError(f"there is no message {wanted!r} in session {within} or before it", _HINT)
