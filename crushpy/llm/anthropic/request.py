@@ -6,6 +6,7 @@ message that stays in every later request; the server shows it only until the ne
 """
 
 import re
+from functools import partial
 from math import inf
 
 import msgspec
@@ -68,9 +69,7 @@ def messages_body(
     """The body of a request. `model`: the server's name for it. `unfinished`: the blocks of a paused turn.
     With `histories` the history is encoded JSON, most of it cached."""
 
-    def write_end(part: Request) -> list[Json]:
-        return _messages(part, unfinished)
-
+    write_end = partial(_messages, unfinished=unfinished)
     limit = min(filter(None, (request.max_output_tokens or DEFAULT_OUTPUT_TOKENS, quirks.max_output)))
     body: Json = {"model": model, "max_tokens": limit, "stream": True}
     if request.system:
@@ -188,8 +187,8 @@ def _kept(status: SentStatus) -> list[Json]:
         reference: Json = {"type": "tool_reference", "name": tool["name"]}
         definition: Json = {"type": "tool_definition", "definition": tool}
         blocks.append({"type": "tool_addition", "tool": reference if len(tool) == 1 else definition})
-    for name in status.removed:
-        blocks.append({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}})
+    references = ({"type": "tool_reference", "name": name} for name in status.removed)
+    blocks += ({"type": "tool_removal", "tool": reference} for reference in references)
     return [{"role": "system", "content": blocks}]
 
 

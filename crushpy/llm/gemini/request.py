@@ -4,6 +4,7 @@ The status is appended to the text of the last part, so everything before it is 
 """
 
 import re
+from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -38,9 +39,7 @@ def content_body(
     """The body of a request. `model`: the server's name for it. With `histories` the history is encoded
     JSON, most of it cached."""
 
-    def write(part: Request) -> list[Json]:
-        return _contents(part, model)
-
+    write = partial(_contents, model=model)
     body: Json = {"contents": histories.encode(request, write) if histories else write(request)}
     if request.system:
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
