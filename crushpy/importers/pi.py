@@ -5,6 +5,7 @@ The branch that ends with the last entry is imported; entries of other branches 
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,6 @@ def _places(cwd: Path) -> Sequence[Path]:
     return [Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"]
 
 
-def _sessions_in(path: Path) -> Iterator[foreign.Found]:
-    return jsonl_sessions(path, _session)
-
-
-PI = foreign.Source("pi", "pi", _places, _sessions_in)
-
-
 def _session(file: Path) -> foreign.ForeignSession:
     lines = islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES)
     head = next((value for _, value in lines if value.get("type") == "session"), Json())
@@ -45,6 +39,9 @@ def _session(file: Path) -> foreign.ForeignSession:
         read=lambda unmapped: _read(file, unmapped),
         created_at=foreign.seconds_of(head.get("timestamp")),
     )
+
+
+PI = foreign.Source("pi", "pi", _places, partial(jsonl_sessions, look=_session))
 
 
 def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
