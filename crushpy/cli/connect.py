@@ -77,10 +77,8 @@ def _store_key(name: str, settings: Settings, in_file: bool) -> str:
         place = file if in_file else f"the keyring ({require_key_storage(name, settings)})"
         store_key(name, key, settings, in_file=in_file)
     except KeyringUnusable as error:
-        place, question = (
-            file,
-            f"{error.message} Store the key in {file}, readable only by you, not encrypted?",
-        )
+        place = file
+        question = f"{error.message} Store the key in {file}, readable only by you, not encrypted?"
         if in_file or not (asks and typer.confirm(question, err=True)):
             raise
         store_key(name, key, settings, in_file=True)

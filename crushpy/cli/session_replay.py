@@ -135,10 +135,8 @@ async def replay_all(days: int, *, as_json: bool) -> None:
                 for replayed in await replay_session(browser.store, info.id, settings, models, changes):
                     totals[replayed.label].append(replayed)
     sums = [_sum(label, found) for label, found in totals.items()]
-    base, unknown = (
-        totals["as recorded"],
-        _unknown(replayed for found in totals.values() for replayed in found),
-    )
+    base = totals["as recorded"]
+    unknown = _unknown(replayed for found in totals.values() for replayed in found)
     now, *others = sums
     span = f"the last {days} days" if days else "all days"
     tokens, cost = f"{now['input_tokens']:,} input tokens", f"${now['cost']:.2f}"
