@@ -150,10 +150,8 @@ class CommandHooks(Hooks):
             if ended and not detached.done() and (said := _read_json(line)).get("async") is True:
                 detached.set_result(float(said.get("asyncTimeout") or 0) / 1_000)
 
-        output, errors = (
-            Output(None, LiveOutput(hear), MAX_OUTPUT_CHARS),
-            Output(None, limit=MAX_OUTPUT_CHARS),
-        )
+        output = Output(None, LiveOutput(hear), MAX_OUTPUT_CHARS)
+        errors = Output(None, limit=MAX_OUTPUT_CHARS)
         process, code, started = None, None, time.monotonic()
         try:
             with tempfile.TemporaryFile() as given:
