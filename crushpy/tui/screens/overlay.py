@@ -66,6 +66,11 @@ class OverlayScreen(AdaptedScreen[Result]):
     def action_close(self) -> None:
         self.dismiss(None)
 
+    def dismiss_if_chosen(self, chosen: Result | None) -> None:
+        """A screen above this one was closed: with what this one returns as well, or with None."""
+        if chosen:
+            self.dismiss(chosen)
+
     def may_quit(self) -> bool:
         """Whether the app may end now. A screen with unsaved text refuses once, and tells why."""
         return True

@@ -9,13 +9,13 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from crushpy.core.messages import Diff, counted
+from crushpy.core.messages import Diff, counted, first_names
 from crushpy.core.pastes import fold_pastes
 from crushpy.engine.rewind.rewinder import FileView, PointSummary
 from crushpy.security.sanitize import one_line
 from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, in_worker, spread
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.canvas import Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets.row_list import RowList
@@ -93,9 +93,8 @@ class RewindScreen(ListScreen[PointSummary, str]):
     def describe_row(self, row: PointSummary) -> Content:
         if not row.paths:
             return Content("No file was changed since")
-        more = f" and {len(row.paths) - MAX_PATHS_SHOWN} more" if len(row.paths) > MAX_PATHS_SHOWN else ""
-        named = ", ".join([path.removeprefix(self._folder) for path in row.paths[:MAX_PATHS_SHOWN]])
-        return Content(one_line(f"Changed since: {named}{more}"))
+        named = first_names([path.removeprefix(self._folder) for path in row.paths], MAX_PATHS_SHOWN)
+        return Content(one_line(f"Changed since: {named}"))
 
     def empty_text(self) -> str:
         return "No prompt contains these words"
@@ -171,11 +170,7 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
             scroll.mount(Static(Content(one_line(f"{view.path}: {view.note or 'no text to compare'}"))))
             return
         diff = Diff(view.path, view.unified, view.added, view.removed)
-
-        def draw(canvas: Canvas) -> None:
-            draw_diff(diff, canvas, Margin((), ()))
-
-        scroll.mount(DrawnDisplay(draw, self._palette))
+        scroll.mount(DrawnDisplay(lambda canvas: draw_diff(diff, canvas, Margin((), ())), self._palette))
         scroll.scroll_home(animate=False)
 
     @on(RowList.Taken)

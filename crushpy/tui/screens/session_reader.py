@@ -43,11 +43,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         self._feed: TranscriptPresenter | None = None
 
     def action_open_session(self, session_id: str) -> None:
-        app_of(self).push_screen(SessionReaderScreen(self._library, session_id), self._left)
-
-    def _left(self, chosen: str | None) -> None:
-        if chosen:  # the readers below it close as well
-            self.dismiss(chosen)
+        app_of(self).push_screen(SessionReaderScreen(self._library, session_id), self.dismiss_if_chosen)
 
     async def fork_at(self, key: int) -> None:
         message_id = self._feed.message_id(key) if self._feed else ""

@@ -258,12 +258,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         reader = SessionReaderScreen(self._library, self._current.session.id)
-        app_of(self).push_screen(reader, self._continue_in)
-
-    def _continue_in(self, session_id: str | None) -> None:
-        """The reader was closed: with the session to continue in, or with None."""
-        if session_id:
-            self.dismiss(session_id)
+        app_of(self).push_screen(reader, self.dismiss_if_chosen)
 
     def action_go_on(self) -> None:
         tip = self._tip_of(self._current).session
@@ -271,7 +266,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     @in_worker("change")
     async def action_fork(self) -> None:
-        self._continue_in((await self._library.fork(self._current.session.id)).id)
+        self.dismiss((await self._library.fork(self._current.session.id)).id)
 
     @in_worker("change")
     async def action_undo(self) -> None:
@@ -290,7 +285,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         if session.id == self._here:
             self.dismiss(UNDO + boundary_id)
         else:
-            self._continue_in((await self._library.undo_compaction(session.id, boundary_id)).id)
+            self.dismiss((await self._library.undo_compaction(session.id, boundary_id)).id)
 
     @in_worker("change")
     async def action_replay(self) -> None:
