@@ -7,6 +7,9 @@ from msgspec import structs
 
 from crushpy.core.messages import Data, Finish, Json, Message, SentStatus, SignedSummary, Usage
 
+THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
+"""Thinking budget for each effort, for models that need a number."""
+
 
 class ToolSpec(Data, frozen=True):
     """A tool as the model sees it."""

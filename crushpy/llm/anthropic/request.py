@@ -23,16 +23,13 @@ from crushpy.llm.opaque_parts import (
     ordered_parts,
     prompt_parts,
 )
-from crushpy.llm.protocol import Request, ToolSpec
+from crushpy.llm.protocol import THINKING_TOKENS, Request, ToolSpec
 
 CACHE_CONTROL: Json = {"type": "ephemeral"}
 TOOL_SEARCH: Json = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 SIGNED_KINDS = frozenset({"thinking", "redacted_thinking"})
 DEFAULT_OUTPUT_TOKENS = 8_192
 """The format requires a limit in every request."""
-
-THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
-"""Thinking budget for each effort, for models that need a number."""
 MIN_THINKING_TOKENS = 1_024
 MIN_ANSWER_TOKENS = 1_024
 """Tokens that must be left for the answer itself."""

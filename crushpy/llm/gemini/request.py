@@ -12,15 +12,13 @@ import msgspec
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, prompt_parts
-from crushpy.llm.protocol import Request, ToolSpec
+from crushpy.llm.protocol import THINKING_TOKENS, Request, ToolSpec
 from crushpy.util.read_json import as_object, as_text
 
 SIGNED_TEXT = "signed_text"
 """Type of the stored block that holds the signature of some text, and where the text begins and ends."""
 UNSIGNED = "skip_thought_signature_validator"
 """Google's placeholder signature for calls that its models did not make."""
-THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
-"""Thinking budget for each effort, for models before Gemini 3."""
 
 _INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_.:-]")
 _VERSION = re.compile(r"gemini-(\d+)")
