@@ -40,9 +40,8 @@ def extension_places(paths: Paths, root: Path | None) -> tuple[Place, ...]:
     if paths.plugins.is_dir():
         from crushpy.extensions.plugins import installed_plugins
 
-        for plugin in installed_plugins(paths):
-            if not plugin.problem:
-                places.append(Place(plugin.folder, "plugin", plugin.name, plugin.named))
+        usable = (plugin for plugin in installed_plugins(paths) if not plugin.problem)
+        places += (Place(plugin.folder, "plugin", plugin.name, plugin.named) for plugin in usable)
     found: dict[str, Place] = {}
     for place in places:
         if place.folder.is_dir():

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.extensions.discovery import SKILL_FILE, Extension
+from crushpy.llm.tokens import BYTES_PER_TOKEN
 
 MAX_LISTING_TOKENS = 4_000
 LISTING_SHARE = 50
 """The listing takes at most a fiftieth of the window."""
-BYTES_PER_TOKEN = 4
 MIN_DESCRIPTION_CHARS = 20
 """A shorter description is left out."""
 MAX_LISTED_FILES = 50
