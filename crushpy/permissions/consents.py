@@ -42,9 +42,8 @@ class Consent(Data, frozen=True):
 
     @property
     def id(self) -> str:
-        return sha256(f"{self.kind}\0{self.where}\0{self.name}".encode(errors="surrogateescape")).hexdigest()[
-            :8
-        ]
+        named = f"{self.kind}\0{self.where}\0{self.name}".encode(errors="surrogateescape")
+        return sha256(named).hexdigest()[:8]
 
 
 def all_consents(paths: Paths) -> list[Consent]:
