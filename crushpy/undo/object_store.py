@@ -92,13 +92,12 @@ class ObjectStore:
 
     def put(self, content: bytes, digest: str) -> None:
         """Stores `content`, whose hash is `digest`. Raises OSError if there is no room."""
-        file = f"{self._objects}/{digest[:2]}/{digest[2:]}"
+        path = self._file(digest)
         with suppress(OSError):
-            os.utime(file)  # recently used
+            os.utime(path)  # recently used
             return
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
-        path = Path(file)
         if not path.parent.is_dir():
             private_dir(path.parent)
         with new_file(path, replace=True, sync=False) as stream:
