@@ -64,7 +64,7 @@ class LearntModels:
     def __init__(self, file: Path | None) -> None:
         """Without a file, facts last as long as this object."""
         self._file = file
-        self._writer: ThreadPoolExecutor | None = None
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learnt")
         self._waiting: list[tuple[str, str, Change]] = []
         """To be written; every reply may change a ratio."""
         self._closing = Event()
@@ -93,8 +93,6 @@ class LearntModels:
         self._models.setdefault(model, {})[server] = change(before)
         if self._file is not None:
             self._waiting.append((model, server, change))
-            if self._writer is None:
-                self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learnt")
             if len(self._waiting) == 1:
                 self._writer.submit(self._write, self._file)
 
@@ -106,8 +104,7 @@ class LearntModels:
     def close(self) -> None:
         """Wait until all changes are written."""
         self._closing.set()
-        if self._writer is not None:
-            self._writer.shutdown()
+        self._writer.shutdown()
 
     @cached_property
     def _models(self) -> dict[str, dict[str, LearntModel]]:
