@@ -264,11 +264,8 @@ class LanguageServer:
     async def ready_for(self, path: str) -> AsyncGenerator[None]:
         """Keeps a file for one use at a time; the server knows the others as they are on disk."""
         await self.start()
-        for other in [
-            document
-            for document in self._documents
-            if document != path and not self._locks[document].locked()
-        ]:
+        unused = [each for each in self._documents if each != path and not self._locks[each].locked()]
+        for other in unused:
             async with self._locks[other]:
                 try:
                     text = await asyncio.to_thread(read_source, other)
@@ -287,9 +284,8 @@ class LanguageServer:
         self._documents[path] = OpenDocument(text, version)
         if known is not None:
             # A server that knows the text would not say anything about it.
-            changes = [
-                {"text": version} for version in ((f"{text}\n", text) if known.text == text else (text,))
-            ]
+            texts = (f"{text}\n", text) if known.text == text else (text,)
+            changes = [{"text": each} for each in texts]
             self._notify("textDocument/didChange", {"textDocument": shown, "contentChanges": changes})
         else:
             suffix = Path(path).suffix[1:]
