@@ -234,8 +234,7 @@ class ContextService:
                 await (session.set_todos(todos) if is_here else store.sessions.update(info.id, todos=todos))
             title = title_after_edits(info.title, lineage, edits)
             if title != info.title:
-                change = session.set_title(title) if is_here else store.sessions.update(info.id, title=title)
-                await change
+                await (session.set_title(title) if is_here else store.sessions.update(info.id, title=title))
             if own and (seed := own[0].seed) and not edited <= {message.id for message in own}:
                 listing = msgspec.structs.replace(info, todos=todos)
                 renewed = await self._agent.planner.renewed_seed(listing, seed, edits, lineage)
