@@ -399,12 +399,11 @@ class EditorThread:
                 pass
 
     def _tell(self, event: events.RuleChanged | events.Notice) -> None:
-        level, text = "info", event.text
         if isinstance(event, events.RuleChanged):
-            rule, text = {"rule": msgspec.to_builtins(event)}, event.words
+            level, text, rule = "info", event.words, {"rule": msgspec.to_builtins(event)}
             self._update({"sessionUpdate": "session_info_update", "_meta": {"crushpy": rule}})
-        elif event.level == "warning":
-            level = "warning"
+        else:
+            level, text = event.level, event.text
         if self._shows_notices:
             self._update({"sessionUpdate": "notice", "severity": level, "title": text})
         elif self._answers:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from crushpy.cli.command_helpers import (
     AsJson,
@@ -208,8 +209,7 @@ async def rules_command(
         lines.append(f"{listed.offer}; --add makes one a rule:")
         lines += (f"  - {one_line(text)}" for text in listed.unconfirmed)
     offered = [RuleFact(0, text, ended="unconfirmed", origin="import") for text in listed.unconfirmed]
-    all_rules = (*listed.rules, *offered)
-    rows = [msgspec.structs.asdict(rule) | {"state": listed.state(rule)} for rule in all_rules]
+    rows = [asdict(rule) | {"state": listed.state(rule)} for rule in (*listed.rules, *offered)]
     print_either(as_json, rows, lines)
 
 

@@ -203,10 +203,8 @@ class Prompts:
         if not self._run_slot.busy:
             self._run_slot.start(self._run(submission))
             return
-        next_step = self._user_settings.current.queue == "step" and not after_turn
-        self._enqueue(
-            msgspec.structs.replace(submission, next_step=next_step and not submission.needs_own_turn)
-        )
+        waits = after_turn or submission.needs_own_turn or self._user_settings.current.queue != "step"
+        self._enqueue(msgspec.structs.replace(submission, next_step=not waits))
 
     def wake(self, text: str) -> bool:
         """Submits what a hook has found; False if the user of this conversation starts all turns."""

@@ -85,6 +85,14 @@ def test_prompts_reach_a_running_task_and_stop_ends_one(
     assert cli("fleet", "steer", root, "walk", "turn left", env=fleet.env).returncode == 0
     assert cli("fleet", "stop", root, "endless", env=fleet.env).returncode == 0
     until(lambda: states(fleet) == {"endless": "interrupted", "walk": "done"}, "both have ended")
+    said = fleet.query(
+        "SELECT m.parts FROM message m JOIN session s ON s.id = m.session_id"
+        " WHERE s.kind = 'task' AND m.role = 'user'"
+    )
+    origins = [
+        part.get("origin") for (parts,) in said for part in json.loads(parts) if part["type"] == "text"
+    ]
+    assert origins == ["fleet"] * 3
     shown = json.loads(cli("fleet", "status", "--json", env=fleet.env).stdout)
     [worker] = shown["workers"]
     assert cli("fleet", "drain", worker["name"], env=fleet.env).returncode == 0

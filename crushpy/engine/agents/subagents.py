@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -160,8 +161,7 @@ class Subagents:
         turn = agent.turn(spent)
         session = agent.scope.session
 
-        def said(prompt: str) -> Message:
-            return sessions.user_message(prompt, origin="fleet" if attempt else "agent")
+        said = partial(sessions.user_message, origin="fleet" if attempt else "agent")
 
         async def add_prompts() -> None:
             for prompt in await attempt.steer() if attempt else ():

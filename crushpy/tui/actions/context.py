@@ -98,8 +98,8 @@ class ContextCommands(CommandGroup):
             self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
             return
         listed = await service.listed()
-        guessed = {rule.text: listed.state(rule) for rule in listed.guessed_ends}
-        addable = dict.fromkeys(listed.unconfirmed, "") | guessed
+        addable = dict.fromkeys(listed.unconfirmed, "add it")
+        addable |= {rule.text: listed.state(rule) for rule in listed.guessed_ends}
         if not listed.valid and not addable:
             self.say("There are no standing rules yet: /rules TEXT adds one.")
             return
@@ -110,7 +110,7 @@ class ContextCommands(CommandGroup):
             Choice(number, f"{number} {_line(rule.text)}", listed.state(rule))
             for number, rule in rules.items()
         ]
-        choices += [Choice(text, f"? {_line(text)}", state or "add it") for text, state in addable.items()]
+        choices += [Choice(text, f"? {_line(text)}", state) for text, state in addable.items()]
         hint = "Enter offers to pin or drop a rule"
         hint += f". {listed.offer}: Enter adds one" if listed.offer else ""
         chosen = await self.choose(title, choices, hint) or ""
@@ -124,13 +124,11 @@ class ContextCommands(CommandGroup):
             Choice("pin", "Pin it", "beside the other pins, whatever their number"),
             Choice("drop", "Drop it", "the agent is told that it no longer applies"),
         ]
-        match await self.choose(f"Standing rule {rule.number}", choices, rule.text[:MAX_PIN_CHARS_SHOWN]):
-            case "pin":
-                self.say(await self._pin(lambda board: board.add_text(rule.text)))
-            case "drop":
-                await service.drop(rule.number)
-            case _:
-                pass
+        what = await self.choose(f"Standing rule {rule.number}", choices, rule.text[:MAX_PIN_CHARS_SHOWN])
+        if what == "pin":
+            self.say(await self._pin(lambda board: board.add_text(rule.text)))
+        elif what == "drop":
+            await service.drop(rule.number)
 
     async def end_rule(self, argument: str) -> None:
         """Ends the rule that the last notice names; the next time, that of the notice before it."""

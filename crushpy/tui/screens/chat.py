@@ -208,10 +208,9 @@ class ChatScreen(ChatHost):
         self.fit_side()
 
     async def _recall(self, conversation: "Conversation") -> None:
-        earlier = await conversation.prompts.earlier()
-        self.prompt.prompts.load(earlier)
-        for text, pasted in earlier.items():
+        for text, pasted in (earlier := await conversation.prompts.earlier()).items():
             self.prompt.pastes.note(text, pasted)
+        self.prompt.prompts.load(earlier)
 
     # --- the prompt --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from os.path import commonprefix
 from typing import cast
 
@@ -21,8 +22,6 @@ MAX_SHOWN = 20_000
 _MARK = r"\[pasted [\d,]+ (?:lines|characters) #(\d+)\]"
 """Compiled on first use, to keep start-up fast."""
 _PIECE = 64_000
-Span = tuple[int, int]
-"""Start and end in a text."""
 
 
 def plain_breaks(text: str) -> str:
@@ -58,7 +57,9 @@ class Pastes:
 
     def __init__(self) -> None:
         self._folded: dict[int, Folded] = {}
-        self._unfolded: dict[int, list[Span]] = {}
+        self.pasting = False
+        """The next edit is a paste."""
+        self._unfolded: dict[int, list[tuple[int, int]]] = {}
         """Other pastes, by the hash of the text that has them: one that was shown, sent or loaded."""
 
     def fold(self, text: str) -> Folded:
@@ -77,27 +78,28 @@ class Pastes:
         """The pasted texts that `text` has, folded to their marks or not, in order."""
         return tuple(self.expand(text[start:end]) for start, end in self.pasted(text))
 
-    def pasted(self, text: str) -> list[Span]:
+    def pasted(self, text: str) -> list[tuple[int, int]]:
         """Where marks and other pastes are in a text."""
         return sorted({*self._unfolded.get(hash(text), ()), *self.spans(text)})
 
-    def note(self, text: str, pasted: Iterable[Span]) -> None:
+    def note(self, text: str, pasted: Iterable[tuple[int, int]]) -> None:
         """Remembers what of `text` was pasted, for as long as the same text is not typed."""
         self._unfolded.pop(hash(text), None)
         if spans := [(start, end) for start, end in pasted if end - start > 1]:
             self._unfolded[hash(text)] = spans
 
-    def follow(self, old: str, new: str, start: int = 0, end: int | None = None) -> None:
+    def follow(self, old: str, new: str, start: int, end: int) -> None:
         """After an edit of `old[start:end]`: a paste stays one over the range that it occupies now."""
-        end, grown = len(old) if end is None else end, len(new) - len(old)
+        grown = len(new) - len(old)
+        moved = [(start, end + grown)] if self.pasting else []
         start += len(commonprefix([old[start:end], new[start : end + grown]]))  # noqa: RUF071 (no paths)
         end -= len(commonprefix([old[start:end][::-1], new[start : end + grown][::-1]]))  # noqa: RUF071
-        moved: list[Span] = []
         for first, last in self.pasted(old):
             if first < end and start < last:
                 moved.append((min(first, start), max(last, end) + grown))
             else:
                 moved.append((first + grown, last + grown) if first >= end else (first, last))
+        self.pasting = False
         self.note(new, moved)
 
     def admit(self, text: str, pasted: Iterable[str] = ()) -> str:
@@ -116,9 +118,8 @@ class Pastes:
 
     def spans(self, line: str) -> list[tuple[int, int]]:
         """The start and end of each mark in a line."""
-        if not self._folded or "[pasted " not in line:
-            return []
-        return [match.span() for match in re.finditer(_MARK, line) if self._known(match)]
+        marks = re.finditer(_MARK, line) if self._folded else ()
+        return [mark.span() for mark in marks if self._known(mark)]
 
     def clear(self) -> None:
         self._folded.clear()
@@ -228,11 +229,8 @@ class FoldingTextArea(TextArea):
         else:
             text = clean(text)
         start, end = self.selection
-        end = self.replace(text, start, end, maintain_selection_offset=False).end_location
-        if not typed:
-            stop = self._index(end)
-            self.pastes.note(self.text, [*self.pastes.pasted(self.text), (stop - len(text), stop)])
-        self.move_cursor(end)
+        self.pastes.pasting = not typed
+        self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
 
     def action_copy(self) -> None:
         super().action_copy()
@@ -253,31 +251,22 @@ class FoldingTextArea(TextArea):
             app_of(self).copy_to_clipboard(whole)
         self.run_worker(hand_on(whole), group="clipboard")
 
-    def edit(self, edit: Edit) -> EditResult:
-        """Every edit but undo and redo, which bring back a text that is known."""
-        old, start, end = self.text, self._index(edit.top), self._index(edit.bottom)
-        result = super().edit(edit)
-        self.pastes.follow(old, self.text, start, end)
-        return result
-
-    def _index(self, location: Location) -> int:
-        return cast(Document, self.document).get_index_from_location(location)
-
     # --- marks are units ---------------------------------------------------------------------------------
 
     def validate_selection(self, selection: Selection) -> Selection:
         old = self.selection
         return Selection(self._step_over(selection.start, old.start), self._step_over(selection.end, old.end))
 
-    def delete(self, start: Location, end: Location, *, maintain_selection_offset: bool = True) -> EditResult:
-        start, end = self._widen(start, end)
-        return super().delete(start, end, maintain_selection_offset=maintain_selection_offset)
-
-    def replace(
-        self, insert: str, start: Location, end: Location, *, maintain_selection_offset: bool = True
-    ) -> EditResult:
-        start, end = self._widen(start, end)
-        return super().replace(insert, start, end, maintain_selection_offset=maintain_selection_offset)
+    def edit(self, edit: Edit) -> EditResult:
+        """Every edit but undo and redo, which bring back a text that is known."""
+        place, old = cast(Document, self.document).get_index_from_location, self.text
+        before, behind = self._mark_at(edit.top), self._mark_at(edit.bottom)
+        top = (edit.top[0], before[0]) if before else edit.top
+        bottom = (edit.bottom[0], behind[1]) if behind else edit.bottom
+        start, end = place(top), place(bottom)
+        result = super().edit(replace(edit, from_location=top, to_location=bottom))
+        self.pastes.follow(old, self.text, start, end)
+        return result
 
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
         row, column = location
@@ -296,8 +285,3 @@ class FoldingTextArea(TextArea):
         if come_from >= (row, end):
             return row, start
         return row, (start if to[1] - start < end - to[1] else end)
-
-    def _widen(self, start: Location, end: Location) -> tuple[Location, Location]:
-        start, end = sorted((start, end))
-        before, behind = self._mark_at(start), self._mark_at(end)
-        return ((start[0], before[0]) if before else start, (end[0], behind[1]) if behind else end)

@@ -78,10 +78,6 @@ class PromptHistory:
         return self._entries[-back] if 0 < back <= len(self._entries) else None
 
 
-def _stripped(text: str) -> str:
-    return text.strip("\n").rstrip()
-
-
 Mode = Literal["prompt", "command", "shell"]
 PromptRequest = Literal["keys", "send_queue", "remove_image", "paste", "drop", "editing"]
 """`?` and Enter with nothing written, Backspace with nothing before the cursor, Ctrl+V if the clipboard may
@@ -192,7 +188,7 @@ class PromptInput(FoldingTextArea):
     def _remember(self) -> None:
         """Adds the draft to the history, after the one that was left for an earlier prompt."""
         for shown in (self.prompts.left_behind, self.text):
-            text = _stripped(self.pastes.expand(shown))
+            text = self.pastes.expand(shown).strip("\n").rstrip()
             self.pastes.note(text, find_pastes(text, self.pastes.contained(shown)))
             self.prompts.add(text)
 
@@ -228,7 +224,7 @@ class PromptInput(FoldingTextArea):
     def action_submit(self, after_turn: bool = False) -> None:
         if self._break_at_backslash():
             return
-        text = _stripped(self.draft)
+        text = self.draft.strip("\n").rstrip()
         if not text.strip():
             self.post_message(self.Requested("send_queue"))
             return
@@ -428,7 +424,5 @@ class PromptInput(FoldingTextArea):
         finally:
             self._editing = False
         if text != before:
-            shown = self.pastes.admit(text)
-            self.pastes.follow(self.text, shown)
-            self._show(shown)
+            self.replace(self.pastes.admit(text), (0, 0), self.document.end, maintain_selection_offset=False)
         self.focus()
