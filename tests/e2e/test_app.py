@@ -90,10 +90,10 @@ def test_escape_interrupts_and_queued_prompts_wait(launch: Callable[..., Termina
 def test_the_compaction_method_is_switched_in_the_palette_and_holds_for_the_next_request(
     launch: Callable[..., Terminal], llm: ScriptedLLM, home: Path
 ) -> None:
-    llm.script("one", "two")
+    llm.script("First answer.", "Second answer.")
     with launch() as terminal:
         terminal.type_line("before")
-        terminal.wait_for("one", "compaction auto")
+        terminal.wait_for("First answer.", "compaction auto")
         terminal.press(CTRL_P)
         terminal.wait_for("Search for commands")
         terminal.wait_for("Compact Now")
@@ -107,7 +107,7 @@ def test_the_compaction_method_is_switched_in_the_palette_and_holds_for_the_next
         terminal.press(ENTER)
         terminal.wait_for("Compaction method: llm", "compaction llm")
         terminal.type_line("after")
-        terminal.wait_for("two")
+        terminal.wait_for("Second answer.")
     first, second = llm.requests
     assert "context_status" not in json.dumps(first.body) and "new_session" not in tools(first)
     assert "context_status" in json.dumps(second.body) and "new_session" in tools(second)
