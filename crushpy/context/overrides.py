@@ -23,7 +23,7 @@ _STATES: dict[str, SentState] = {
 EDITS = ("shorten", "drop", "remove", "withdraw")
 """What the user did. It also applies to everything that is derived from the message."""
 REMOVED, BY_USER = "[removed by the user]", "by the user"
-"""The second is in the mark of every edit, also in those that an earlier version stored."""
+"""`BY_USER` is in every mark of an edit, also in marks that an earlier version has stored."""
 
 
 def shorten_text(text: str, override: MessageOverride) -> str:

@@ -412,8 +412,8 @@ class SideAnswer(Event, frozen=True, tag="btw"):
 
 class RuleChanged(Event, frozen=True, tag="rule"):
     """A sentence of a prompt was taken as a standing rule, or the user ended one. After the `prompt` that
-    contains it; an end is anywhere. Ids are of that moment: dropping a message renumbers the rules of later
-    ones, so look up the number of a text before `Conversation.rules.drop`."""
+    contains it; an end is anywhere. An id holds until a message is dropped, which renumbers the rules of
+    later ones: find the number of a rule by its text before you call `Conversation.rules.drop`."""
 
     text: str
     action: Literal["found", "ended"]

@@ -20,7 +20,7 @@ def paste_label(text: str) -> str:
 
 
 def find_pastes(text: str, pastes: Iterable[str]) -> list[tuple[int, int]]:
-    """Start and end of each, which stand in `text` in this order, without the blanks around them."""
+    """Start and end of each paste in `text`, which has them in this order; without the blanks around them."""
     spans: list[tuple[int, int]] = []
     for paste in map(str.strip, pastes):
         start = text.find(paste, spans[-1][1] if spans else 0)

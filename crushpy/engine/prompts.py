@@ -339,7 +339,7 @@ class Prompts:
         await self.attachments.add_files(prompt, self._runtime.agent.tools.run_for_user)
 
     def _is_lost(self, prompt: Message, session: str) -> bool:
-        """Whether a prompt was not stored; one of an earlier `session` was, and compacted."""
+        """Whether a prompt was never stored. It was if a compaction has ended `session`, where it began."""
         is_stored = any(message.id == prompt.id for message in self._session.history)
         return session == self._session.info.id and not is_stored
 

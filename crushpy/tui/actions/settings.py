@@ -128,7 +128,8 @@ class ExtensionCommands(CommandGroup):
             raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
         images = self.chat.attachments.take()
         self.conversation.submit(
-            *(command.text, images),
+            command.text,
+            images,
             pasted=(command.text,),
             block="file",
             model=command.model,

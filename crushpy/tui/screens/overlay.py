@@ -67,7 +67,7 @@ class OverlayScreen(AdaptedScreen[Result]):
         self.dismiss(None)
 
     def dismiss_if_chosen(self, chosen: Result | None) -> None:
-        """A screen above this one was closed: with what this one returns as well, or with None."""
+        """Closes this screen with what the one above it has returned, unless that is nothing."""
         if chosen:
             self.dismiss(chosen)
 
