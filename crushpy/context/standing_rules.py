@@ -319,11 +319,11 @@ def _sentences(
             continue
         elif head and is_item:  # the item of a list means little without its head: "Never:"
             yield f"{head}\n{written}", ruling + shown, False
-        elif continues or not labelled_head:
+        else:
             yield from (
                 (written[first:last], shown[first:last], False)
                 for first, last in _split(shown)
-                if written[first:last] != head or (" " in head and not leads_list)
+                if written[first:last] != head or (" " in head and not (leads_list or labelled_head))
             )
 
 

@@ -267,6 +267,13 @@ def test_a_label_may_say_what_its_rules_are_for(label: str) -> None:
     assert found(f"{label}\n- errors are wrapped once\n- tabs") == ["errors are wrapped once", "tabs"]
 
 
+def test_a_label_takes_nothing_from_the_sentences_before_it() -> None:
+    assert found("Never use tabs. House rules:\n- one class per file") == [
+        "Never use tabs.",
+        "one class per file",
+    ]
+
+
 def test_items_that_a_label_excludes_are_carried_with_it() -> None:
     assert found("Out of scope:\n- Excel files") == ["Out of scope:\nExcel files"]
 
