@@ -30,6 +30,20 @@ async def rules(app: Driven) -> list[str]:
     return [rule.text for rule in (await app.conversation.rules.listed()).valid]
 
 
+async def test_a_rule_is_dropped_by_its_number(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        await app.say("Never push to main.")
+        await app.sees("Fine.")
+        await app.rests()
+        await command(app, "/rules drop 2")
+        await says(app, "there is no standing rule 2")
+        app.chat.prompt.draft = ""
+        await command(app, "/rules drop 1")
+        await says(app, "Rule ended: Never push to main.")
+        assert await rules(app) == []
+
+
 async def test_rules_are_listed_added_pinned_and_dropped(start: Start, llm: ScriptedLLM) -> None:
     llm.always("Fine.")
     async with start(size=(140, 40)) as app:

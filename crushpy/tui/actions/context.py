@@ -1,6 +1,7 @@
 """Commands about the context: compaction method, compaction, pins, rules, template, undo, inspector, cost."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,11 @@ class ContextCommands(CommandGroup):
             self.say(f"Unpinned {pin.number}. Compaction no longer carries it.")
 
     async def rules(self, argument: str) -> None:
-        """Adds a standing rule, or lists them; a chosen one can be pinned or dropped."""
+        """Adds a standing rule, drops one by its number, or lists them, to pin or drop one."""
         service = self.conversation.rules
+        if number := re.fullmatch(r"drop +(\d+)", argument.strip()):
+            await service.drop(int(number[1]))
+            return
         if argument.strip():
             added = await service.add(argument)
             self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
